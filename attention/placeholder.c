@@ -1,0 +1,2 @@
+/* attention: being written */
+typedef int lti_attention_empty;

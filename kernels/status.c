@@ -1,0 +1,184 @@
+/* status.c: names of statuses and types, checked sizes, the context with its message and log. */
+#include "kernels/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 1024 };
+
+struct lt_ctx {
+    char message[MESSAGE_BYTES];
+    lt_log_fn *log;
+    void *user;
+    lt_log_level max_level;
+};
+
+const char *lt_status_name(lt_status s)
+{
+    switch (s) {
+#define X(name, value, text)                                                                       \
+    case name:                                                                                     \
+        return #name;
+        LT_STATUS_MAP(X)
+#undef X
+    }
+    return "LT_ERR_?";
+}
+
+const char *lt_status_text(lt_status s)
+{
+    switch (s) {
+#define X(name, value, text)                                                                       \
+    case name:                                                                                     \
+        return text;
+        LT_STATUS_MAP(X)
+#undef X
+    }
+    return "unknown status";
+}
+
+lt_status lt_ctx_create(lt_ctx **out, lt_log_fn *log, void *user, lt_log_level max_level)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out) return LT_ERR_MEM;
+    (*out)->log = log;
+    (*out)->user = user;
+    (*out)->max_level = max_level;
+    return LT_OK;
+}
+
+void lt_ctx_destroy(lt_ctx **ctx)
+{
+    if (!ctx) return;
+    free(*ctx);
+    *ctx = NULL;
+}
+
+const char *lt_error(const lt_ctx *ctx)
+{
+    return ctx ? ctx->message : "";
+}
+
+lt_status lti_fail(lt_ctx *ctx, lt_status s, const char *fmt, ...)
+{
+    if (!ctx) return s;
+    /* through a buffer of its own, because an argument may be the present message */
+    char text[MESSAGE_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    memcpy(ctx->message, text, sizeof text);
+    lti_log(ctx, LT_LOG_DEBUG, "status=%s message=\"%s\"", lt_status_name(s), text);
+    return s;
+}
+
+lt_status lti_within(lt_ctx *ctx, lt_status s, const char *fmt, ...)
+{
+    if (!ctx) return s;
+    char text[MESSAGE_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (n < 0) return s;
+    size_t used = (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+    snprintf(text + used, sizeof text - used, ": %s",
+             ctx->message[0] ? ctx->message : lt_status_text(s));
+    memcpy(ctx->message, text, sizeof text);
+    return s;
+}
+
+void lti_log(lt_ctx *ctx, lt_log_level level, const char *fmt, ...)
+{
+    if (!ctx || !ctx->log || level > ctx->max_level) return;
+    char line[2 * MESSAGE_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    ctx->log(ctx->user, level, line);
+}
+
+bool lti_mul_size(size_t *out, size_t a, size_t b)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+bool lti_add_size(size_t *out, size_t a, size_t b)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+size_t lt_dtype_size(lt_dtype t)
+{
+    switch (t) {
+    case LT_F32:
+        return 4;
+    case LT_BF16:
+    case LT_F16:
+        return 2;
+    }
+    return 0;
+}
+
+const char *lt_dtype_name(lt_dtype t)
+{
+    switch (t) {
+    case LT_F32:
+        return "f32";
+    case LT_BF16:
+        return "bf16";
+    case LT_F16:
+        return "f16";
+    }
+    return "?";
+}
+
+const char *lt_tag_name(lt_tag tag)
+{
+    switch (tag) {
+#define X(name, text)                                                                              \
+    case name:                                                                                     \
+        return text;
+        LT_TAG_MAP(X)
+#undef X
+    case LT_TAG_COUNT:
+        break;
+    }
+    return "?";
+}
+
+float lti_f16_to_f32(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t exp = (h >> 10) & 31u, frac = h & 0x3ffu;
+    union {
+        uint32_t u;
+        float f;
+    } x;
+    if (exp == 31) {
+        x.u = sign | 0x7f800000u | (frac << 13);
+    } else if (exp) {
+        x.u = sign | ((exp + 112) << 23) | (frac << 13);
+    } else {
+        x.f = (float)frac * 0x1p-24f;
+        x.u |= sign;
+    }
+    return x.f;
+}
+
+float lti_load(const void *data, lt_dtype t, int64_t i)
+{
+    const unsigned char *p = data;
+    if (t == LT_F32) {
+        float f;
+        memcpy(&f, p + 4 * i, 4);
+        return f;
+    }
+    uint16_t h;
+    memcpy(&h, p + 2 * i, 2);
+    return t == LT_BF16 ? lti_bf16_to_f32(h) : lti_f16_to_f32(h);
+}

@@ -1,0 +1,2 @@
+/* scheduler: being written */
+typedef int lti_scheduler_empty;

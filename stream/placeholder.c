@@ -1,0 +1,2 @@
+/* stream: being written */
+typedef int lti_stream_empty;

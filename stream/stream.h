@@ -1,0 +1,69 @@
+/* stream.h: frames to people. Here: video files (FFmpeg) and pictures. Knows no tensors and no kernels' operations; frames are packed
+ * RGB, 8 bits, 3 bytes a pixel, rows top to bottom.
+ */
+#ifndef LT_STREAM_H
+#define LT_STREAM_H
+
+#include "kernels/kernels.h" /* status and context only */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum lt_codec { LT_CODEC_H264, LT_CODEC_AV1 } lt_codec;
+LT_API bool lt_codec_parse(const char *name, lt_codec *out); /* "h264", "av1" */
+LT_API const char *lt_codec_name(lt_codec c);
+
+typedef struct lt_key_value {
+    const char *key, *value;
+} lt_key_value;
+
+typedef struct lt_writer_options {
+    const char *path; /* ends in .mp4; appears only when complete, "<path>.part" until then */
+    int32_t width, height; /* even */
+    int32_t fps_num, fps_den;
+    lt_codec codec;
+    int32_t crf;            /* -1 = the codec's default (h264 18, av1 30) */
+    const char *preset;     /* NULL = default */
+    int32_t threads;        /* 0 = auto */
+    bool overwrite;         /* an existing file of that name is replaced at the end; else LT_ERR_IO at once */
+    const lt_key_value *metadata; /* written as mdta keys; "comment" and "title" also as the standard ones */
+    int32_t nmetadata;
+} lt_writer_options;
+LT_API lt_writer_options lt_writer_options_default(void);
+
+/* A video file being written. BT.709 limited range, converted and tagged; every key frame carries an SEI (H.264) and the file an
+ * XMP box that say the picture is AI-generated. */
+typedef struct lt_writer lt_writer;
+LT_MUST_USE LT_API lt_status lt_writer_create(lt_writer **out, lt_ctx *ctx, const lt_writer_options *opt);
+/* Borrows rgb [height, width, 3] for the call. Errors: LT_ERR_IO (disk full: message has the path and the system's reason),
+ * LT_ERR_CODEC. */
+LT_MUST_USE LT_API lt_status lt_writer_push(lt_writer *w, const uint8_t *rgb);
+/* Completes the file and gives it its name. With no frames: LT_ERR_ARG and no file. */
+LT_MUST_USE LT_API lt_status lt_writer_finish(lt_writer *w);
+LT_API int64_t lt_writer_frames(const lt_writer *w);
+LT_API void lt_writer_destroy(lt_writer **w); /* without finish: removes the part file */
+
+/* What a video file says of itself. */
+typedef struct lt_media_info {
+    int32_t width, height;
+    int64_t frames;
+    double seconds, fps;
+    char codec[32], pix_fmt[32], color[64];
+    lt_key_value *metadata; /* owned by the info */
+    int32_t nmetadata;
+} lt_media_info;
+LT_MUST_USE LT_API lt_status lt_media_inspect(lt_media_info *out, lt_ctx *ctx, const char *path);
+LT_API void lt_media_info_free(lt_media_info *info);
+
+/* Reads a picture (PNG, JPEG, WebP, BMP, or the first frame of a video) and scales it to cover width x height, cropping the middle.
+ * rgb: malloc'd, [height, width, 3]. Refuses pictures over max 16384 x 16384 before decoding them. */
+LT_MUST_USE LT_API lt_status lt_picture_read(uint8_t **rgb, lt_ctx *ctx, const char *path, int32_t width, int32_t height);
+/* Writes a PNG. */
+LT_MUST_USE LT_API lt_status lt_picture_write(lt_ctx *ctx, const char *path, const uint8_t *rgb, int32_t width,
+                                              int32_t height);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

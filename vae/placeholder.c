@@ -1,0 +1,2 @@
+/* vae: being written */
+typedef int lti_vae_empty;

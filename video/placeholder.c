@@ -1,0 +1,2 @@
+/* video: being written */
+typedef int lti_video_empty;
