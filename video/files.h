@@ -1,0 +1,91 @@
+/* files.h: finding the files of a model and handing out their tensors. Private to video/ (and tests).
+ *
+ *   path ─► lti_model_files_find ─► dit, text, vae: sets of tensors (one file, or shards behind an index), tokenizer, JSON texts
+ *                                     │ lti_tensors_source
+ *                                     └─► get("blocks.0.self_attn.q.weight") ─► lt_tensor in the map
+ *
+ * Names asked for are always the original Wan names (names.h); what the files call them is nobody else's business.
+ * Maps are read-only; nothing is copied.
+ */
+#ifndef LTI_VIDEO_FILES_H
+#define LTI_VIDEO_FILES_H
+
+#include "video/video.h"
+
+/* What a set of tensors is, which decides how stored names become canonical ones. */
+typedef enum lti_part {
+    LTI_PART_RAW, /* names as they are */
+    LTI_PART_DIT,
+    LTI_PART_TEXT,
+    LTI_PART_VAE,
+    LTI_PART_COUNT
+} lti_part;
+const char *lti_part_name(lti_part p); /* "DiT", "text encoder", "VAE" */
+
+/* A tensor as the file has it. */
+typedef struct lti_entry {
+    char *name;       /* canonical */
+    char *stored;     /* what the file calls it */
+    const char *type; /* the file's name of the type, "BF16"; static text */
+    lt_dtype dtype;   /* 0 when it is not one that can be computed with (F8_E4M3, I64, ...) */
+    int ndim;
+    int64_t dim[8];
+    const void *data;
+    size_t bytes;
+    int32_t file;     /* lti_tensors_file_name */
+    bool ignored;     /* known and of no use here (norm_added_q, decoder of a T5, ...) */
+} lti_entry;
+
+typedef struct lti_tensors lti_tensors;
+
+/* Opens `path`: a tensor file, or an index of shards (*.safetensors.index.json). Only tensors whose stored names begin with
+ * `prefix` are taken, without it (NULL: all, and the prefixes of repacks are taken off by themselves).
+ * Errors: LT_ERR_IO, LT_ERR_FORMAT, LT_ERR_MISSING (a shard or a tensor of the index), LT_ERR_UNSUPPORTED (GGUF, pickle), LT_ERR_MEM;
+ * the message names file and tensor. `ctx` must outlive *out. */
+LT_MUST_USE lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path, lti_part part,
+                                       const char *prefix);
+void lti_tensors_close(lti_tensors **t); /* accepts NULL */
+
+int64_t lti_tensors_count(const lti_tensors *t);
+const lti_entry *lti_tensors_at(const lti_tensors *t, int64_t i); /* sorted by canonical name */
+const lti_entry *lti_tensors_find(const lti_tensors *t, const char *name); /* NULL when not there */
+const char *lti_tensors_path(const lti_tensors *t);                        /* as opened */
+int32_t lti_tensors_files(const lti_tensors *t);
+const char *lti_tensors_file_name(const lti_tensors *t, int32_t file);
+lti_part lti_tensors_part(const lti_tensors *t);
+/* `__metadata__` text of the (first) file by key, or NULL. */
+const char *lti_tensors_metadata(const lti_tensors *t, const char *key);
+
+/* For the rooms that ask by name. get: LT_ERR_MISSING, LT_ERR_UNSUPPORTED (fp8 and the like), LT_ERR_SHAPE (more than LT_MAX_DIMS).
+ * done: gives the pages back to the system, so that what was packed does not stay resident twice. Any thread may read the data. */
+lt_tensor_source lti_tensors_source(lti_tensors *t);
+
+/* ---- finding ----------------------------------------------------------------------------- */
+
+typedef enum lti_layout { LTI_LAYOUT_DIFFUSERS, LTI_LAYOUT_WAN, LTI_LAYOUT_FILE } lti_layout;
+const char *lti_layout_name(lti_layout l); /* "diffusers folder", "original Wan folder", "single file" */
+
+typedef struct lti_model_files {
+    lti_layout layout;
+    char *path;
+    lti_tensors *dit, *text, *vae; /* NULL: not found; why_* says where it was looked for */
+    char *tokenizer;               /* path of spiece.model, or NULL */
+    char *why_dit, *why_text, *why_vae, *why_tokenizer;
+    char *second_dit;              /* a second expert (A14B): path, or NULL */
+    /* texts of the configuration files, NULL where there is none; names for messages */
+    char *dit_config, *text_config, *vae_config, *scheduler_config, *model_index, *longtake_config;
+    char *dit_config_path, *text_config_path, *vae_config_path, *scheduler_config_path, *model_index_path,
+        *longtake_config_path;
+} lti_model_files;
+
+/* Finds and maps what `opt` names; parts that are not there are NULL (lti_model_files_require turns that into an error).
+ * Errors as lti_tensors_open, for parts that are there and cannot be read. On failure *out is NULL. */
+LT_MUST_USE lt_status lti_model_files_find(lti_model_files **out, lt_ctx *ctx, const lt_model_options *opt);
+void lti_model_files_close(lti_model_files **f);
+/* LT_ERR_MISSING when a part or the tokenizer is not there: where it was looked for and what to give instead. */
+LT_MUST_USE lt_status lti_model_files_require(lt_ctx *ctx, const lti_model_files *f);
+
+/* Reads a whole small file: *text malloc'd, terminated. LT_ERR_IO, LT_ERR_FORMAT (longer than limit), LT_ERR_MEM. */
+LT_MUST_USE lt_status lti_read_file(char **text, size_t *len, lt_ctx *ctx, const char *path, size_t limit);
+
+#endif
