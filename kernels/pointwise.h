@@ -1,0 +1,60 @@
+/* pointwise.h: what the memory-bound operations share: checks of their arguments, and Philox. */
+#ifndef LTI_POINTWISE_H
+#define LTI_POINTWISE_H
+
+#include "kernels/internal.h"
+
+/* Every version of an operation checks its arguments through these, so that all give the same message. */
+#define LTI_CHECK_DECLARE(name) \
+    LT_MUST_USE lt_status lti_check_##name(lt_dev *dev, const lt_##name##_args *a);
+LTI_CHECK_DECLARE(convert)
+LTI_CHECK_DECLARE(norm)
+LTI_CHECK_DECLARE(qknorm)
+LTI_CHECK_DECLARE(channorm)
+LTI_CHECK_DECLARE(lincomb)
+LTI_CHECK_DECLARE(map)
+LTI_CHECK_DECLARE(patch)
+LTI_CHECK_DECLARE(noise)
+LTI_CHECK_DECLARE(latent_image)
+LTI_CHECK_DECLARE(rgb8)
+LTI_CHECK_DECLARE(stats)
+#undef LTI_CHECK_DECLARE
+
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): four 32-bit numbers from a 128-bit counter and a 64-bit key. */
+static inline void lti_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t)c0 * 0xD2511F53u, p1 = (uint64_t)c2 * 0xCD9E8D57u;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* Distances of a latent's planes, defaults filled in. */
+static inline int64_t lti_frame_stride(const lt_patch_args *a)
+{
+    return a->frame_stride ? a->frame_stride : (int64_t)a->h * a->w;
+}
+static inline int64_t lti_channel_stride(const lt_patch_args *a)
+{
+    return a->channel_stride ? a->channel_stride : (int64_t)a->frames * a->h * a->w;
+}
+
+/* First element of pixel (y, 0) of a bordered picture. */
+static inline int64_t lti_image_row(const lt_image *im, int64_t y)
+{
+    const int64_t width = (int64_t)im->w + 2 * im->border;
+    return ((y + im->border) * width + im->border) * im->c;
+}
+
+#endif
