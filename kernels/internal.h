@@ -72,8 +72,6 @@ static inline uint16_t lti_f32_to_bf16(float f)
     return (uint16_t)((x.u + 0x7fffu + ((x.u >> 16) & 1u)) >> 16);
 }
 float lti_f16_to_f32(uint16_t h);
-/* Element i of an array of a file's type (f32, bf16, f16), any alignment. */
-float lti_load(const void *data, lt_dtype t, int64_t i);
 static inline float lti_get(const void *data, lt_dtype t, int64_t i)
 {
     return t == LT_F32 ? ((const float *)data)[i] : lti_bf16_to_f32(((const uint16_t *)data)[i]);

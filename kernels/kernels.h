@@ -187,6 +187,9 @@ typedef struct lt_tensor {
     int64_t dim[LT_MAX_DIMS];
 } lt_tensor;
 
+/* Element i of an array of a file's type (f32, bf16, f16) in host memory, any alignment. For small tensors. Any thread. */
+LT_API float lti_load(const void *data, lt_dtype t, int64_t i);
+
 /* How a room below asks for weights without knowing files. get: LT_ERR_MISSING with a message that names the
  * tensor when it is not there. done (may be NULL): the bytes of `t` will not be read again soon. */
 typedef struct lt_tensor_source {
