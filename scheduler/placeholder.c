@@ -1,2 +1,0 @@
-/* scheduler: being written */
-typedef int lti_scheduler_empty;
