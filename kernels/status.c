@@ -85,8 +85,9 @@ lt_status lti_within(lt_ctx *ctx, lt_status s, const char *fmt, ...)
     va_end(ap);
     if (n < 0) return s;
     size_t used = (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
-    snprintf(text + used, sizeof text - used, ": %s",
-             ctx->message[0] ? ctx->message : lt_status_text(s));
+    const char *old = ctx->message[0] ? ctx->message : lt_status_text(s);
+    const int room = (int)(sizeof text - used) - 3; /* what does not fit is cut */
+    if (room > 0) snprintf(text + used, sizeof text - used, ": %.*s", room, old);
     memcpy(ctx->message, text, sizeof text);
     return s;
 }
