@@ -1,0 +1,215 @@
+/* weight.c: packs the weights of a file into panels (gemm.h), once, with all workers. */
+#include "kernels/gemm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* A chunk of all taps of a panel is what the innermost loops read again and again: CHUNK_TARGET rows of nr values. */
+enum { CHUNK_TARGET = 448, CHUNK_LEAST = 16 };
+
+void lti_weight_layout(lt_weight *w)
+{
+    static const int nr[] = {1, 8, 16, 32, 32};
+    w->nr = nr[w->isa];
+    w->half = w->isa >= LTI_ISA_AVX2;
+    w->pair = w->isa == LTI_ISA_AVX512BF16 && w->compute == LT_BF16 ? 2 : 1;
+    int64_t kc = CHUNK_TARGET / w->taps / CHUNK_LEAST * CHUNK_LEAST;
+    if (kc < CHUNK_LEAST) kc = CHUNK_LEAST;
+    if (w->pair == 2) kc *= 2;
+    w->chunks = (w->in + kc - 1) / kc;
+    w->kc = round_up((w->in + w->chunks - 1) / w->chunks, LTI_K_STEP); /* of even length */
+    w->chunks = (w->in + w->kc - 1) / w->kc;
+    w->kpad = (w->chunks - 1) * w->kc + round_up(w->in - (w->chunks - 1) * w->kc, LTI_K_STEP);
+    w->panels = (w->out + w->nr - 1) / w->nr;
+}
+
+/* ---- packing ---- */
+
+typedef struct pack {
+    lt_weight *w;
+    const lt_weight_options *opt;
+} pack;
+
+static const lt_weight_part *part_of(const lt_weight_options *opt, int64_t *n)
+{
+    const lt_weight_part *p = opt->parts;
+    for (; *n >= p->out; p++)
+        *n -= p->out;
+    return p;
+}
+
+static int64_t element(const lt_weight *w, int64_t n, int64_t k, int tap)
+{
+    const int64_t panel = n / w->nr, chunk = k / w->kc, kin = k % w->kc;
+    const int width = lti_panel_width(w, panel);
+    const int64_t col = n % w->nr;
+    return lti_panel_at(w, panel) + lti_chunk_at(w, chunk, width) +
+           tap * lti_chunk_len(w, chunk) * width + kin / w->pair * (w->pair * width) +
+           col * w->pair + kin % w->pair;
+}
+
+static uint16_t load_bf16(const void *data, lt_dtype t, int64_t i)
+{
+    if (t != LT_BF16) return lti_f32_to_bf16(lti_load(data, t, i));
+    uint16_t h;
+    memcpy(&h, (const char *)data + 2 * i, sizeof h); /* a file gives no alignment */
+    return h;
+}
+
+static void pack_column(const pack *p, int64_t n)
+{
+    const lt_weight *w = p->w;
+    int64_t row = n;
+    const lt_weight_part *part = part_of(p->opt, &row);
+    const int64_t first = row * w->in * w->taps;
+    for (int64_t k = 0; k < w->in; k++)
+        for (int tap = 0; tap < w->taps; tap++) {
+            const int64_t from = first + k * w->taps + tap, to = element(w, n, k, tap);
+            if (w->compute == LT_F32)
+                ((float *)w->data)[to] = lti_load(part->data, part->dtype, from);
+            else
+                ((uint16_t *)w->data)[to] = load_bf16(part->data, part->dtype, from);
+        }
+    w->bias[n] = part->bias ? lti_load(part->bias, part->bias_dtype, row) : 0;
+}
+
+static void pack_panel(void *arg, int64_t panel, int thread)
+{
+    const pack *p = arg;
+    (void)thread;
+    const int64_t n0 = panel * p->w->nr, n1 = lti_min64(n0 + p->w->nr, p->w->out);
+    for (int64_t n = n0; n < n1; n++)
+        pack_column(p, n);
+}
+
+/* ---- life ---- */
+
+static bool is_file_type(lt_dtype t)
+{
+    return t == LT_F32 || t == LT_BF16 || t == LT_F16;
+}
+
+static lt_status check_options(lt_dev *dev, const lt_weight_options *o, int64_t *out)
+{
+    lt_ctx *ctx = lt_dev_ctx(dev);
+    if (o->nparts < 1 || !o->parts) return lti_fail(ctx, LT_ERR_ARG, "weight: no parts");
+    if (o->in < 1) return lti_fail(ctx, LT_ERR_ARG, "weight: %lld input columns", (long long)o->in);
+    if (o->taps < 0 || o->taps > LT_MAX_TAPS)
+        return lti_fail(ctx, LT_ERR_ARG, "weight: %d taps, at most %d", o->taps, LT_MAX_TAPS);
+    if (o->compute != LT_F32 && o->compute != LT_BF16)
+        return lti_fail(ctx, LT_ERR_ARG, "weight: compute type %d is neither f32 nor bf16",
+                        (int)o->compute);
+    *out = 0;
+    for (int i = 0; i < o->nparts; i++) {
+        const lt_weight_part *p = &o->parts[i];
+        if (p->out < 1 || p->out > INT32_MAX || !p->data)
+            return lti_fail(ctx, LT_ERR_ARG, "weight: part %d has %lld rows and %s", i,
+                            (long long)p->out, p->data ? "data" : "no data");
+        if (!is_file_type(p->dtype) || (p->bias && !is_file_type(p->bias_dtype)))
+            return lti_fail(ctx, LT_ERR_ARG, "weight: part %d has unknown type %d or bias type %d",
+                            i, (int)p->dtype, (int)p->bias_dtype);
+        *out += p->out;
+    }
+    return LT_OK;
+}
+
+static lt_status alloc_panels(lt_weight *w, lt_dev *dev, lt_tag tag)
+{
+    const int64_t last = (w->panels - 1) * w->nr; /* columns with the padding of the last panel */
+    const size_t cols = (size_t)(last + lti_panel_width(w, w->panels - 1));
+    const size_t bias_bytes = (size_t)(w->panels * w->nr) * sizeof(float);
+    size_t bytes;
+    if (!lti_mul_size(&bytes, cols, (size_t)w->kpad) ||
+        !lti_mul_size(&bytes, bytes, (size_t)w->taps * lt_dtype_size(w->compute)))
+        return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "weight: %lld x %lld x %d is too large",
+                        (long long)w->out, (long long)w->in, w->taps);
+    LT_TRY(lt_dev_alloc(dev, &w->data, bytes, tag));
+    void *bias;
+    LT_TRY(lt_dev_alloc(dev, &bias, bias_bytes, tag));
+    w->bias = bias;
+    w->bytes = bytes + bias_bytes;
+    LT_TRY(lt_dev_zero(dev, w->bias, bias_bytes));
+    if (w->kpad == w->in && cols == (size_t)w->out) return LT_OK;
+    return lt_dev_zero(dev, w->data, bytes); /* the padding counts as zeros */
+}
+
+lt_status lt_weight_create(lt_weight **out, lt_dev *dev, const lt_weight_options *opt)
+{
+    int64_t rows = 0;
+    *out = NULL;
+    LT_TRY(check_options(dev, opt, &rows));
+    lt_weight *w = calloc(1, sizeof *w);
+    if (!w) return lti_fail(lt_dev_ctx(dev), LT_ERR_MEM, "no memory for a weight");
+    w->out = rows;
+    w->in = opt->in;
+    w->taps = opt->taps ? opt->taps : 1;
+    w->compute = opt->compute;
+    w->isa = lti_dev_isa(dev);
+    lti_weight_layout(w);
+    const lt_status s = alloc_panels(w, dev, opt->tag);
+    if (s < 0) {
+        lt_weight_destroy(dev, &w);
+        return s;
+    }
+    lti_dev_enter(dev);
+    lti_parallel(dev, w->panels, pack_panel, &(pack){.w = w, .opt = opt});
+    lti_dev_leave(dev);
+    *out = w;
+    return LT_OK;
+}
+
+void lt_weight_destroy(lt_dev *dev, lt_weight **w)
+{
+    if (!w || !*w) return;
+    lt_dev_free(dev, (*w)->data);
+    lt_dev_free(dev, (*w)->bias);
+    free(*w);
+    *w = NULL;
+}
+
+int64_t lt_weight_out(const lt_weight *w)
+{
+    return w->out;
+}
+
+int64_t lt_weight_in(const lt_weight *w)
+{
+    return w->in;
+}
+
+lt_dtype lt_weight_compute(const lt_weight *w)
+{
+    return w->compute;
+}
+
+size_t lt_weight_bytes(const lt_weight *w)
+{
+    return w->bytes;
+}
+
+int lti_weight_taps(const lt_weight *w)
+{
+    return w->taps;
+}
+
+const float *lti_weight_bias(const lt_weight *w)
+{
+    return w->bias;
+}
+
+float lti_weight_at(const lt_weight *w, int64_t n, int64_t k, int tap)
+{
+    return lti_get(w->data, w->compute, element(w, n, k, tap));
+}
+
+void lti_weight_column(const lt_weight *w, int64_t n, float *out)
+{
+    for (int64_t k = 0; k < w->in; k++)
+        for (int tap = 0; tap < w->taps; tap++)
+            out[k * w->taps + tap] = lti_weight_at(w, n, k, tap);
+}
