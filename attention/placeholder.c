@@ -1,2 +1,0 @@
-/* attention: being written */
-typedef int lti_attention_empty;
