@@ -25,7 +25,7 @@ const char *lti_part_name(lti_part p); /* "DiT", "text encoder", "VAE" */
 /* A tensor as the file has it. */
 typedef struct lti_entry {
     char *name;       /* canonical */
-    char *stored;     /* what the file calls it */
+    const char *stored; /* what the file calls it */
     const char *type; /* the file's name of the type, "BF16"; static text */
     lt_dtype dtype;   /* 0 when it is not one that can be computed with (F8_E4M3, I64, ...) */
     int ndim;

@@ -1,0 +1,47 @@
+/* format.h: one tensor file, whatever its format. A format is one line in the table of format.c and one file beside
+ * safetensors.c; the rest of the room sees lti_file only. Private to video/ (and tests).
+ */
+#ifndef LTI_VIDEO_FORMAT_H
+#define LTI_VIDEO_FORMAT_H
+
+#include "kernels/kernels.h"
+
+#include <jansson.h>
+
+enum { LTI_FILE_MAX_DIMS = 8 };
+
+/* Types that files name. `dtype` 0: can be named in a message, not computed with. */
+typedef struct lti_type {
+    const char *name; /* "BF16" */
+    uint8_t bits;
+    lt_dtype dtype;
+} lti_type;
+
+typedef struct lti_stored {
+    const char *name; /* owned by the file */
+    const lti_type *type;
+    int ndim;
+    int64_t dim[LTI_FILE_MAX_DIMS];
+    size_t begin, end; /* bytes from the start of the data */
+    const uint8_t *data;
+} lti_stored;
+
+typedef struct lti_file {
+    char *path;
+    const uint8_t *map;
+    size_t size;
+    lti_stored *tensor; /* sorted by place in the file */
+    int64_t count;
+    json_t *header; /* owns the names */
+    json_t *metadata; /* object of strings, or NULL */
+} lti_file;
+
+/* Maps `path` and reads its table of tensors. Errors: LT_ERR_IO, LT_ERR_FORMAT, LT_ERR_UNSUPPORTED (a format that is known and not
+ * read here), LT_ERR_MEM. */
+LT_MUST_USE lt_status lti_file_open(lti_file **out, lt_ctx *ctx, const char *path);
+void lti_file_close(lti_file **f); /* accepts NULL */
+
+/* Fills tensor, count, header, metadata of a file whose path, map and size are set. On failure the caller closes. */
+LT_MUST_USE lt_status lti_safetensors_read(lti_file *f, lt_ctx *ctx);
+
+#endif

@@ -1,2 +1,0 @@
-/* video: being written */
-typedef int lti_video_empty;
