@@ -19,28 +19,35 @@ typedef struct lt_key_value {
 } lt_key_value;
 
 typedef struct lt_writer_options {
-    const char *path; /* ends in .mp4; appears only when complete, "<path>.part" until then */
+    const char *path;      /* ends in .mp4; appears only when complete, "<path>.part" until then */
     int32_t width, height; /* even */
     int32_t fps_num, fps_den;
     lt_codec codec;
-    int32_t crf;            /* -1 = the codec's default (h264 18, av1 30) */
-    const char *preset;     /* NULL = default */
-    int32_t threads;        /* 0 = auto */
-    bool overwrite;         /* an existing file of that name is replaced at the end; else LT_ERR_IO at once */
-    const lt_key_value *metadata; /* written as mdta keys; "comment" and "title" also as the standard ones */
+    int32_t crf;        /* -1 = the codec's default (h264 18, av1 30) */
+    const char *preset; /* NULL = default */
+    int32_t
+        threads; /* of the encoder; 0 = 4 whatever the machine has: the bytes of H.264 depend on it */
+    bool
+        overwrite; /* an existing file of that name is replaced at the end; else LT_ERR_IO at once */
+    const lt_key_value *metadata; /* written as mdta keys; copied */
     int32_t nmetadata;
 } lt_writer_options;
 LT_API lt_writer_options lt_writer_options_default(void);
 
-/* A video file being written. BT.709 limited range, converted and tagged; every key frame carries an SEI (H.264) and the file an
+/* A video file being written: equal input gives equal bytes. BT.709 limited range, converted and tagged; every key frame carries an SEI (H.264) and the file an
  * XMP box that say the picture is AI-generated. */
 typedef struct lt_writer lt_writer;
-LT_MUST_USE LT_API lt_status lt_writer_create(lt_writer **out, lt_ctx *ctx, const lt_writer_options *opt);
+LT_MUST_USE LT_API lt_status lt_writer_create(lt_writer **out, lt_ctx *ctx,
+                                              const lt_writer_options *opt);
 /* Borrows rgb [height, width, 3] for the call. Errors: LT_ERR_IO (disk full: message has the path and the system's reason),
  * LT_ERR_CODEC. */
 LT_MUST_USE LT_API lt_status lt_writer_push(lt_writer *w, const uint8_t *rgb);
-/* Completes the file and gives it its name. With no frames: LT_ERR_ARG and no file. */
+/* Completes the file and gives it its name. With no frames: LT_ERR_ARG and no file. When completing fails (disk full) the frames
+ * stay in "<path>.part", which plays, and the message says so. */
 LT_MUST_USE LT_API lt_status lt_writer_finish(lt_writer *w);
+/* The same for a video that was interrupted: "x.mp4" becomes "x.partial.mp4", replacing an older one. *path (may be NULL) is the
+ * name, valid while the writer lives. */
+LT_MUST_USE LT_API lt_status lt_writer_finish_partial(lt_writer *w, const char **path);
 LT_API int64_t lt_writer_frames(const lt_writer *w);
 LT_API void lt_writer_destroy(lt_writer **w); /* without finish: removes the part file */
 
@@ -58,10 +65,11 @@ LT_API void lt_media_info_free(lt_media_info *info);
 
 /* Reads a picture (PNG, JPEG, WebP, BMP, or the first frame of a video) and scales it to cover width x height, cropping the middle.
  * rgb: malloc'd, [height, width, 3]. Refuses pictures over max 16384 x 16384 before decoding them. */
-LT_MUST_USE LT_API lt_status lt_picture_read(uint8_t **rgb, lt_ctx *ctx, const char *path, int32_t width, int32_t height);
+LT_MUST_USE LT_API lt_status lt_picture_read(uint8_t **rgb, lt_ctx *ctx, const char *path,
+                                             int32_t width, int32_t height);
 /* Writes a PNG. */
-LT_MUST_USE LT_API lt_status lt_picture_write(lt_ctx *ctx, const char *path, const uint8_t *rgb, int32_t width,
-                                              int32_t height);
+LT_MUST_USE LT_API lt_status lt_picture_write(lt_ctx *ctx, const char *path, const uint8_t *rgb,
+                                              int32_t width, int32_t height);
 
 #ifdef __cplusplus
 }

@@ -1,2 +1,0 @@
-/* stream: being written */
-typedef int lti_stream_empty;
