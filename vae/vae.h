@@ -25,7 +25,7 @@ typedef struct lt_vae_config {
     lt_dtype compute;                 /* LT_F32 or LT_BF16 */
     bool no_encoder, no_decoder;      /* leave that half out (files that hold one half) */
 } lt_vae_config;
-/* The published Wan2.1 VAE, with its latent mean and std. */
+/* The published Wan2.1 VAE, with its latent mean and std; compute type f32. */
 LT_API lt_vae_config lt_vae_config_wan21(void);
 /* Spatial factor (8) and temporal factor (4) of a configuration. */
 LT_API int32_t lt_vae_scale(const lt_vae_config *c);
@@ -43,12 +43,13 @@ LT_API const lt_vae_config *lt_vae_get_config(const lt_vae *vae);
 typedef void lt_vae_tensor_fn(void *user, const char *name, int ndim, const int64_t *dim);
 LT_API void lt_vae_list_tensors(const lt_vae_config *config, lt_vae_tensor_fn *fn, void *user);
 
-/* Decoder of one video of h x w latent pixels. All memory is reserved here. */
+/* Decoder of one video of h x w latent pixels. All memory is reserved here. `vae` must outlive it. */
 typedef struct lt_vae_decoder lt_vae_decoder;
 LT_MUST_USE LT_API lt_status lt_vae_decoder_create(lt_vae_decoder **out, lt_vae *vae, int32_t h, int32_t w);
 LT_API void lt_vae_decoder_destroy(lt_vae_decoder **dec);
-LT_API void lt_vae_decoder_reset(lt_vae_decoder *dec); /* the next push is the first frame of a new video */
-/* Device bytes that lt_vae_decoder_create will take: state + work. No device needed. */
+LT_API void lt_vae_decoder_reset(lt_vae_decoder *dec); /* the next push is the first frame of a new video; needed after a failure */
+/* Device bytes that lt_vae_decoder_create will take under the tags VAE_STATE and VAE_WORK (the attention plan, a few KiB, is under PLAN).
+ * No device needed. UINT64_MAX for a configuration or size that lt_vae_decoder_create refuses. */
 LT_API uint64_t lt_vae_decoder_bytes(const lt_vae_config *config, int32_t h, int32_t w);
 /* Gives the decoder latent frame number k = 0, 1, ...: z [z_dim, h*w] with channel_stride elements between channels (normalised,
  * as the DiT makes it), copied. LT_AGAIN when frames of the last one are still to be taken. */
@@ -64,7 +65,7 @@ typedef struct lt_vae_encoder lt_vae_encoder;
 LT_MUST_USE LT_API lt_status lt_vae_encoder_create(lt_vae_encoder **out, lt_vae *vae, int32_t height, int32_t width);
 LT_API void lt_vae_encoder_destroy(lt_vae_encoder **enc);
 LT_API void lt_vae_encoder_reset(lt_vae_encoder *enc);
-/* img: f32, 3 channels, border any, values -1..1. */
+/* img: f32, 3 channels, border any, values -1..1. LT_AGAIN when a finished latent frame is still to be taken. */
 LT_MUST_USE LT_API lt_status lt_vae_encoder_push(lt_vae_encoder *enc, const lt_image *img);
 /* A finished latent frame: writes the posterior mean, normalised, to z [z_dim, h*w] (channel_stride). LT_AGAIN: push more. */
 LT_MUST_USE LT_API lt_status lt_vae_encoder_next(lt_vae_encoder *enc, float *z, int64_t channel_stride);

@@ -1,2 +1,0 @@
-/* vae: being written */
-typedef int lti_vae_empty;
