@@ -1,0 +1,504 @@
+/* dit.c: passes through the transformer. Per block, on the f32 residual x of all samples stacked in rows:
+ *
+ *   a = norm(x) modulated ─► q k v ─► q, k: norm, rotate ─► attention a sample ─► x += gate * o(..)
+ *   a = norm3(x) ─► q: norm ─► attention on the prompt's cached k, v ─► x += o(..)
+ *   a few rows at a time: norm(x) modulated ─► up, GELU ─► x += gate * down(..)
+ *
+ * Nothing of size [N, F] exists, and the three parts of a block use the same scratch one after the other. */
+#include "video/dit_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct lti_dit_run {
+    const lti_dit *d;
+    lt_grid grid; /* in tokens */
+    int32_t batch;
+    int64_t n; /* tokens of a sample */
+    int64_t chunk;
+    lti_dit_times times;
+    lti_probe probe;
+    lt_plan *plan;
+    lt_rope_tables rope;
+    int32_t *pos;        /* device, [batch * n, 3] */
+    int32_t *group;      /* device, [batch * n]: timestep of each row */
+    int32_t *group_host; /* [batch * n] */
+    lt_arena arena;
+};
+
+/* ---- sizes ---- */
+
+/* Rows taken through the feed-forward layer at a time: a hidden layer of about 16 MiB, evenly divided. */
+static int64_t chunk_rows(const lti_dit_config *c, lt_dtype t, int64_t rows)
+{
+    int64_t most = ((int64_t)16 << 20) / ((int64_t)c->ffn_dim * (int64_t)lt_dtype_size(t));
+    if (most < 64) most = 64;
+    const int64_t chunks = (rows + most - 1) / most;
+    const int64_t even = ((rows + chunks - 1) / chunks + 15) / 16 * 16;
+    return even < rows ? even : rows;
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Scratch of a pass: the residual, and the largest of the parts that follow each other (see the functions below). */
+static size_t scratch_bytes(const lti_dit_config *c, lt_dtype t, int64_t n, int32_t batch)
+{
+    const size_t e = lt_dtype_size(t), area = (size_t)c->patch * (size_t)c->patch;
+    const size_t rows = (size_t)n * (size_t)batch, d = (size_t)c->dim;
+    const size_t chunk = (size_t)chunk_rows(c, t, (int64_t)rows);
+    const size_t embed = lt_arena_need((size_t)n * area * (size_t)c->in_channels * e);
+    const size_t self = lt_arena_need(rows * d * e) + lt_arena_need(rows * 3 * d * e);
+    const size_t ffn = lt_arena_need(chunk * d * e) + lt_arena_need(chunk * (size_t)c->ffn_dim * e);
+    const size_t head = lt_arena_need(chunk * d * 4) +
+                        lt_arena_need((size_t)n * area * (size_t)c->out_channels * 4);
+    return lt_arena_need(rows * d * 4) + max_size(max_size(embed, self), max_size(ffn, head));
+}
+
+uint64_t lti_dit_run_bytes(const lti_dit_config *c, lt_dtype compute, int32_t frames, int32_t h,
+                           int32_t w, int32_t batch, int32_t ntimes)
+{
+    const int64_t n = (int64_t)frames * (h / c->patch) * (w / c->patch);
+    const uint64_t tables = (uint64_t)ntimes * (uint64_t)c->dim * 4 *
+                            (6 * (uint64_t)c->layers + 2 + 8); /* 8: building them */
+    return scratch_bytes(c, compute, n, batch) + tables + 16 * (uint64_t)n * (uint64_t)batch;
+}
+
+double lti_dit_flops(const lti_dit_config *c, int64_t tokens, int32_t batch, const int64_t *keys,
+                     bool same_x)
+{
+    const double n = (double)tokens, d = c->dim, area = (double)c->patch * c->patch;
+    const double self = 2 * n * d * 4 * d + 4 * n * n * d;
+    const double embed = 2 * n * d * area * c->in_channels;
+    double sum = 0;
+    for (int32_t b = 0; b < batch; b++) {
+        const double cross = 2 * n * d * 2 * d + 4 * n * (double)keys[b] * d;
+        sum += c->layers * (self + cross + 4 * n * d * c->ffn_dim);
+        sum += embed + 2 * n * d * area * c->out_channels;
+    }
+    return same_x ? sum - (batch - 1) * (self + embed) : sum;
+}
+
+/* ---- run ---- */
+
+static lt_status check_run(lt_ctx *ctx, const lti_dit_config *c, const lti_dit_run_options *o)
+{
+    if (o->frames < 1 || o->h < 1 || o->w < 1 || o->h % c->patch || o->w % c->patch)
+        return lti_fail(ctx, LT_ERR_ARG, "latent of %d frames of %dx%d: not whole patches of %d",
+                        o->frames, o->w, o->h, c->patch);
+    const int32_t max = c->max_pos;
+    if (o->frames > max || o->h / c->patch > max || o->w / c->patch > max)
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "latent of %d frames of %dx%d: more than %d positions on an axis",
+                        o->frames, o->w, o->h, max);
+    if (o->batch < 1 || o->batch > LTI_DIT_BATCH)
+        return lti_fail(ctx, LT_ERR_ARG, "batch of %d samples: not in 1..%d", o->batch,
+                        LTI_DIT_BATCH);
+    if (o->ntimes < 1 || !o->times) return lti_fail(ctx, LT_ERR_ARG, "%d timesteps", o->ntimes);
+    for (int32_t i = 0; i < o->ntimes; i++)
+        if (!(o->times[i] >= 0 && o->times[i] <= 1000))
+            return lti_fail(ctx, LT_ERR_ARG, "timestep %d is %g, not in 0..1000", i, o->times[i]);
+    const int64_t n = (int64_t)o->frames * (o->h / c->patch) * (o->w / c->patch);
+    if (n * o->batch > INT32_MAX / 4)
+        return lti_fail(ctx, LT_ERR_ARG, "%lld tokens are too many", (long long)n);
+    return LT_OK;
+}
+
+/* Positions of the tokens, repeated for every sample. */
+static lt_status upload_positions(lti_dit_run *r)
+{
+    const size_t bytes = (size_t)r->n * 3 * sizeof(int32_t);
+    LT_TRY(lt_dev_alloc(r->d->dev, (void **)&r->pos, bytes * (size_t)r->batch, LT_TAG_PLAN));
+    int32_t *host = malloc(bytes);
+    if (!host) return lti_fail(lt_dev_ctx(r->d->dev), LT_ERR_MEM, "no memory for positions");
+    lt_grid_positions(r->grid, 0, host);
+    lt_status s = LT_OK;
+    for (int32_t b = 0; b < r->batch && s >= 0; b++)
+        s = lt_dev_upload(r->d->dev, r->pos + (int64_t)b * r->n * 3, host, bytes);
+    free(host);
+    return s;
+}
+
+static lt_status fill_run(lti_dit_run *r, const lti_dit_run_options *o)
+{
+    const lti_dit *d = r->d;
+    const int32_t max[3] = {r->grid.frames, r->grid.rows, r->grid.cols};
+    const size_t groups = (size_t)(r->n * r->batch) * sizeof(int32_t);
+    LT_TRY(lti_dit_times_create(&r->times, d, o->times, o->ntimes, o->probe));
+    LT_TRY(lt_plan_dense(&r->plan, d->dev, r->n, r->n, d->c.heads));
+    LT_TRY(lt_rope_tables_create(&r->rope, d->dev, d->c.head_dim, max, 10000));
+    LT_TRY(upload_positions(r));
+    LT_TRY(lt_dev_alloc(d->dev, (void **)&r->group, groups, LT_TAG_PLAN));
+    r->group_host = malloc(groups);
+    if (!r->group_host) return lti_fail(lt_dev_ctx(d->dev), LT_ERR_MEM, "no memory for timesteps");
+    return lt_arena_create(&r->arena, d->dev, scratch_bytes(&d->c, d->compute, r->n, r->batch),
+                           LT_TAG_ACTIVATION);
+}
+
+lt_status lti_dit_run_create(lti_dit_run **out, const lti_dit *d, const lti_dit_run_options *o)
+{
+    *out = NULL;
+    lt_ctx *ctx = lt_dev_ctx(d->dev);
+    LT_TRY(check_run(ctx, &d->c, o));
+    lti_dit_run *r = calloc(1, sizeof *r);
+    if (!r) return lti_fail(ctx, LT_ERR_MEM, "no memory for a run");
+    r->d = d;
+    r->grid = (lt_grid){o->frames, o->h / d->c.patch, o->w / d->c.patch};
+    r->batch = o->batch;
+    r->n = lt_grid_tokens(r->grid);
+    r->chunk = chunk_rows(&d->c, d->compute, r->n * r->batch);
+    if (o->probe) r->probe = *o->probe;
+    const lt_status s = fill_run(r, o);
+    if (s < 0)
+        lti_dit_run_destroy(&r);
+    else
+        *out = r;
+    return s;
+}
+
+void lti_dit_run_destroy(lti_dit_run **run)
+{
+    lti_dit_run *r = run ? *run : NULL;
+    if (!r) return;
+    lt_dev *dev = r->d->dev;
+    lt_arena_destroy(&r->arena);
+    free(r->group_host);
+    lt_dev_free(dev, r->group);
+    lt_dev_free(dev, r->pos);
+    lt_rope_tables_destroy(&r->rope);
+    lt_plan_destroy(&r->plan);
+    lti_dit_times_destroy(&r->times, dev);
+    free(r);
+    *run = NULL;
+}
+
+int64_t lti_dit_run_tokens(const lti_dit_run *run)
+{
+    return run->n;
+}
+
+double lti_dit_run_density(const lti_dit_run *run)
+{
+    return lt_plan_density(run->plan);
+}
+
+/* ---- a pass ---- */
+
+typedef struct pass {
+    lti_dit_run *r;
+    const lti_dit *d;
+    const lti_dit_args *a;
+    lt_dev *dev;
+    int64_t n, dim;
+    int32_t samples;      /* rows in use are samples * n; 1 while all are still equal */
+    lt_mat x;             /* residual, f32 [batch * n, D] */
+    int64_t time;         /* row of the tables that group 0 means */
+    const int32_t *group; /* device, or NULL: all group 0 */
+} pass;
+
+/* Row k of the six of a block's modulation, at the pass's first timestep. */
+static const float *modulation(const pass *p, int32_t block, int64_t k)
+{
+    return p->r->times.blocks + ((int64_t)block * p->r->times.n + p->time) * 6 * p->dim +
+           k * p->dim;
+}
+
+static const int32_t *group_from(const pass *p, int64_t row)
+{
+    return p->group ? p->group + row : NULL;
+}
+
+static lt_status scratch(pass *p, lt_mat *out, lt_dtype t, int64_t rows, int64_t cols)
+{
+    *out = (lt_mat){.dtype = t, .ld = cols};
+    return lt_arena_alloc(&p->r->arena, &out->data, (size_t)rows * (size_t)cols * lt_dtype_size(t));
+}
+
+static lt_status modulated_norm(const pass *p, lt_mat out, int64_t row, int64_t rows, int32_t block,
+                                int64_t shift)
+{
+    return lt_norm(p->dev, &(lt_norm_args){.out = out,
+                                           .x = lti_at(p->x, row, 0),
+                                           .rows = rows,
+                                           .cols = p->dim,
+                                           .kind = LT_NORM_LAYER,
+                                           .eps = p->d->c.eps,
+                                           .shift = modulation(p, block, shift),
+                                           .scale = modulation(p, block, shift + 1),
+                                           .mod_ld = 6 * p->dim,
+                                           .row_group = group_from(p, row)});
+}
+
+static lt_status qk_norm(const pass *p, lt_mat m, const float *weight, const lt_rope *rope)
+{
+    return lt_qknorm(p->dev, &(lt_qknorm_args){.out = m,
+                                               .x = m,
+                                               .rows = p->samples * p->n,
+                                               .heads = p->d->c.heads,
+                                               .head_dim = p->d->c.head_dim,
+                                               .weight = weight,
+                                               .eps = p->d->c.eps,
+                                               .rope = rope});
+}
+
+static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v,
+                        const lt_plan *plan)
+{
+    return lt_attention(p->dev,
+                        &(lt_attention_args){.out = out,
+                                             .q = q,
+                                             .k = k,
+                                             .v = v,
+                                             .lq = lt_plan_lq(plan),
+                                             .lk = lt_plan_lk(plan),
+                                             .heads = p->d->c.heads,
+                                             .head_dim = p->d->c.head_dim,
+                                             .scale = (float)(1 / sqrt((double)p->d->c.head_dim)),
+                                             .plan = lt_plan_kernel(plan)});
+}
+
+static lt_status self_attention(pass *p, int32_t block)
+{
+    const lti_dit_block *b = &p->d->blocks[block];
+    const int64_t rows = p->samples * p->n, dim = p->dim;
+    const size_t mark = lt_arena_mark(&p->r->arena);
+    const lt_rope rope = {
+        .table = {p->r->rope.table[0], p->r->rope.table[1], p->r->rope.table[2]},
+        .pairs = {p->r->rope.pairs[0], p->r->rope.pairs[1], p->r->rope.pairs[2]},
+        .pos = p->r->pos,
+    };
+    lt_mat a, qkv;
+    LT_TRY(scratch(p, &a, p->d->compute, rows, dim));
+    LT_TRY(scratch(p, &qkv, p->d->compute, rows, 3 * dim));
+    LT_TRY(modulated_norm(p, a, 0, rows, block, 0));
+    LT_TRY(lt_linear(p->dev, &(lt_linear_args){.out = qkv, .x = a, .w = b->qkv, .rows = rows}));
+    LT_TRY(qk_norm(p, lti_at(qkv, 0, 0), b->norm_q, &rope));
+    LT_TRY(qk_norm(p, lti_at(qkv, 0, dim), b->norm_k, &rope));
+    LT_TRY(lti_probe_call(&p->r->probe, "q_roped", block, lti_at(qkv, 0, 0), rows, dim));
+    LT_TRY(lti_probe_call(&p->r->probe, "k_roped", block, lti_at(qkv, 0, dim), rows, dim));
+    LT_TRY(lti_probe_call(&p->r->probe, "v", block, lti_at(qkv, 0, 2 * dim), rows, dim));
+    for (int32_t s = 0; s < p->samples; s++) {
+        const int64_t row = s * p->n;
+        LT_TRY(attend(p, lti_at(a, row, 0), lti_at(qkv, row, 0), lti_at(qkv, row, dim),
+                      lti_at(qkv, row, 2 * dim), p->r->plan));
+    }
+    LT_TRY(lt_linear(p->dev, &(lt_linear_args){.out = p->x,
+                                               .x = a,
+                                               .w = b->o,
+                                               .rows = rows,
+                                               .gate = modulation(p, block, 2),
+                                               .gate_ld = 6 * dim,
+                                               .row_group = p->group}));
+    lt_arena_reset(&p->r->arena, mark);
+    return LT_OK;
+}
+
+static lt_status cross_attention(pass *p, int32_t block)
+{
+    const lti_dit_block *b = &p->d->blocks[block];
+    const int64_t rows = p->samples * p->n, dim = p->dim;
+    const size_t mark = lt_arena_mark(&p->r->arena);
+    lt_mat a, q;
+    LT_TRY(scratch(p, &a, p->d->compute, rows, dim));
+    LT_TRY(scratch(p, &q, p->d->compute, rows, dim));
+    LT_TRY(lt_norm(p->dev, &(lt_norm_args){.out = a,
+                                           .x = p->x,
+                                           .rows = rows,
+                                           .cols = dim,
+                                           .kind = LT_NORM_LAYER,
+                                           .eps = p->d->c.eps,
+                                           .weight = b->norm3,
+                                           .bias = b->norm3_bias}));
+    LT_TRY(lt_linear(p->dev, &(lt_linear_args){.out = q, .x = a, .w = b->cross_q, .rows = rows}));
+    LT_TRY(qk_norm(p, q, b->cross_norm_q, NULL));
+    for (int32_t s = 0; s < p->samples; s++) {
+        const lti_prompt *t = p->a->prompt[s];
+        const lt_mat kv = lti_at((lt_mat){t->kv, p->d->compute, 2 * dim}, block * t->keys, 0);
+        LT_TRY(attend(p, lti_at(a, s * p->n, 0), lti_at(q, s * p->n, 0), kv, lti_at(kv, 0, dim),
+                      t->plan));
+    }
+    LT_TRY(lt_linear(
+        p->dev,
+        &(lt_linear_args){.out = p->x, .x = a, .w = b->cross_o, .rows = rows, .accumulate = true}));
+    lt_arena_reset(&p->r->arena, mark);
+    return LT_OK;
+}
+
+static lt_status feed_forward(pass *p, int32_t block)
+{
+    const lti_dit_block *b = &p->d->blocks[block];
+    const int64_t rows = p->samples * p->n, chunk = p->r->chunk;
+    const size_t mark = lt_arena_mark(&p->r->arena);
+    lt_mat a, hidden;
+    LT_TRY(scratch(p, &a, p->d->compute, chunk, p->dim));
+    LT_TRY(scratch(p, &hidden, p->d->compute, chunk, p->d->c.ffn_dim));
+    for (int64_t row = 0; row < rows; row += chunk) {
+        const int64_t take = rows - row < chunk ? rows - row : chunk;
+        LT_TRY(modulated_norm(p, a, row, take, block, 3));
+        LT_TRY(lt_linear(
+            p->dev, &(lt_linear_args){
+                        .out = hidden, .x = a, .w = b->up, .rows = take, .act = LT_ACT_GELU_TANH}));
+        LT_TRY(lt_linear(p->dev, &(lt_linear_args){.out = lti_at(p->x, row, 0),
+                                                   .x = hidden,
+                                                   .w = b->down,
+                                                   .rows = take,
+                                                   .gate = modulation(p, block, 5),
+                                                   .gate_ld = 6 * p->dim,
+                                                   .row_group = group_from(p, row)}));
+    }
+    lt_arena_reset(&p->r->arena, mark);
+    return LT_OK;
+}
+
+static lt_patch_args patch_args(const pass *p, lt_mat tokens, float *latent, int32_t c,
+                                bool to_latent)
+{
+    const int32_t patch = p->d->c.patch;
+    return (lt_patch_args){.tokens = tokens,
+                           .latent = latent,
+                           .c = c,
+                           .frames = p->r->grid.frames,
+                           .h = p->r->grid.rows * patch,
+                           .w = p->r->grid.cols * patch,
+                           .p = patch,
+                           .to_latent = to_latent};
+}
+
+static lt_status embed(pass *p)
+{
+    const lti_dit_config *c = &p->d->c;
+    LT_TRY(scratch(p, &p->x, LT_F32, p->a->batch * p->n, p->dim));
+    const size_t mark = lt_arena_mark(&p->r->arena);
+    lt_mat tokens;
+    LT_TRY(scratch(p, &tokens, p->d->compute, p->n, (int64_t)c->in_channels * c->patch * c->patch));
+    for (int32_t s = 0; s < p->samples; s++) {
+        union {
+            const float *in;
+            float *out;
+        } latent = {.in = p->a->x[s]}; /* only read when making tokens */
+        const lt_patch_args patch = patch_args(p, tokens, latent.out, c->in_channels, false);
+        LT_TRY(lt_patch(p->dev, &patch));
+        LT_TRY(lt_linear(p->dev, &(lt_linear_args){.out = lti_at(p->x, s * p->n, 0),
+                                                   .x = tokens,
+                                                   .w = p->d->patch,
+                                                   .rows = p->n}));
+    }
+    lt_arena_reset(&p->r->arena, mark);
+    return lti_probe_call(&p->r->probe, "patch_tokens", -1, p->x, p->samples * p->n, p->dim);
+}
+
+/* Samples that began with the same latent are equal until they meet their prompts. */
+static lt_status part_ways(pass *p)
+{
+    for (int32_t s = p->samples; s < p->a->batch; s++)
+        LT_TRY(lt_dev_copy(p->dev, lti_at(p->x, s * p->n, 0).data, p->x.data,
+                           (size_t)(p->n * p->dim) * 4));
+    p->samples = p->a->batch;
+    return LT_OK;
+}
+
+static lt_status head_rows(pass *p, lt_mat a, lt_mat tokens, int64_t first, int64_t row,
+                           int64_t rows)
+{
+    const float *table = p->r->times.head + p->time * 2 * p->dim;
+    LT_TRY(lt_norm(p->dev, &(lt_norm_args){.out = a,
+                                           .x = lti_at(p->x, first + row, 0),
+                                           .rows = rows,
+                                           .cols = p->dim,
+                                           .kind = LT_NORM_LAYER,
+                                           .eps = p->d->c.eps,
+                                           .shift = table,
+                                           .scale = table + p->dim,
+                                           .mod_ld = 2 * p->dim,
+                                           .row_group = group_from(p, first + row)}));
+    return lt_linear(
+        p->dev,
+        &(lt_linear_args){.out = lti_at(tokens, row, 0), .x = a, .w = p->d->head, .rows = rows});
+}
+
+static lt_status head(pass *p)
+{
+    const lti_dit_config *c = &p->d->c;
+    const int64_t chunk = p->r->chunk, cols = (int64_t)c->out_channels * c->patch * c->patch;
+    const size_t mark = lt_arena_mark(&p->r->arena);
+    lt_mat a, tokens;
+    LT_TRY(scratch(p, &a, LT_F32, chunk, p->dim));
+    LT_TRY(scratch(p, &tokens, LT_F32, p->n, cols));
+    for (int32_t s = 0; s < p->samples; s++) {
+        for (int64_t row = 0; row < p->n; row += chunk) {
+            const int64_t take = p->n - row < chunk ? p->n - row : chunk;
+            LT_TRY(head_rows(p, a, tokens, s * p->n, row, take));
+        }
+        LT_TRY(lti_probe_call(&p->r->probe, "head_tokens", -1, tokens, p->n, cols));
+        const lt_patch_args patch = patch_args(p, tokens, p->a->v[s], c->out_channels, true);
+        LT_TRY(lt_patch(p->dev, &patch));
+    }
+    lt_arena_reset(&p->r->arena, mark);
+    return LT_OK;
+}
+
+static lt_status check_pass(lti_dit_run *r, const lti_dit_args *a)
+{
+    lt_ctx *ctx = lt_dev_ctx(r->d->dev);
+    if (a->batch < 1 || a->batch > r->batch)
+        return lti_fail(ctx, LT_ERR_ARG, "pass of %d samples, made for %d", a->batch, r->batch);
+    for (int32_t s = 0; s < a->batch; s++)
+        if (lt_plan_lq(a->prompt[s]->plan) != r->n)
+            return lti_fail(ctx, LT_ERR_ARG, "prompt made for %lld tokens, pass has %lld",
+                            (long long)lt_plan_lq(a->prompt[s]->plan), (long long)r->n);
+    for (int64_t i = 0; i < (a->token_time ? r->n : 1); i++) {
+        const int32_t t = a->token_time ? a->token_time[i] : a->time;
+        if (t < 0 || t >= r->times.n)
+            return lti_fail(ctx, LT_ERR_ARG,
+                            "timestep number %d of token %lld: the schedule has %d", t,
+                            (long long)i, r->times.n);
+    }
+    return LT_OK;
+}
+
+static lt_status set_times(pass *p)
+{
+    const int32_t *times = p->a->token_time;
+    p->time = times ? 0 : p->a->time;
+    p->group = times ? p->r->group : NULL;
+    if (!times) return LT_OK;
+    for (int64_t i = 0; i < p->a->batch * p->n; i++)
+        p->r->group_host[i] = times[i % p->n];
+    return lt_dev_upload(p->dev, p->r->group, p->r->group_host,
+                         (size_t)(p->a->batch * p->n) * sizeof(int32_t));
+}
+
+static lt_status cancelled(const pass *p, int32_t block)
+{
+    if (!p->a->cancel || !atomic_load(p->a->cancel)) return LT_OK;
+    return lti_fail(lt_dev_ctx(p->dev), LT_ERR_CANCELLED, "cancelled in block %d of %d", block,
+                    p->d->c.layers);
+}
+
+lt_status lti_dit_forward(lti_dit_run *r, const lti_dit_args *a)
+{
+    LT_TRY(check_pass(r, a));
+    pass p = {.r = r,
+              .d = r->d,
+              .a = a,
+              .dev = r->d->dev,
+              .n = r->n,
+              .dim = r->d->c.dim,
+              .samples = a->batch};
+    if (a->batch == 2 && a->x[0] == a->x[1]) p.samples = 1;
+    lt_arena_reset(&r->arena, 0);
+    LT_TRY(set_times(&p));
+    LT_TRY(embed(&p));
+    for (int32_t i = 0; i < r->d->c.layers; i++) {
+        LT_TRY(cancelled(&p, i));
+        LT_TRY(self_attention(&p, i));
+        LT_TRY(part_ways(&p));
+        LT_TRY(cancelled(&p, i));
+        LT_TRY(cross_attention(&p, i));
+        LT_TRY(feed_forward(&p, i));
+        LT_TRY(lti_probe_call(&r->probe, "out", i, p.x, p.samples * p.n, p.dim));
+    }
+    return head(&p);
+}
