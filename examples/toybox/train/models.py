@@ -9,13 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import fused
+
 VAE_CONFIG = {"base_dim": 8, "decoder_base_dim": 16, "z_dim": 16, "dim_mult": [1, 2, 4, 8], "num_res_blocks": 1,
               "attn_scales": [], "temperal_downsample": [False, True, True], "dropout": 0.0}
 DIT_CONFIG = {"num_attention_heads": 2, "attention_head_dim": 128, "in_channels": 16, "out_channels": 16,
               "num_layers": 8, "ffn_dim": 1024, "freq_dim": 256, "text_dim": 128, "patch_size": [1, 2, 2],
               "cross_attn_norm": True, "qk_norm": "rms_norm_across_heads", "eps": 1e-6, "rope_max_seq_len": 1024,
               "image_dim": None, "added_kv_proj_dim": None, "pos_embed_seq_len": None}
-TEXT_CONFIG = {"vocab_size": 512, "d_model": 128, "d_kv": 64, "d_ff": 256, "num_layers": 2, "num_heads": 2,
+TEXT_CONFIG = {"vocab_size": 384, "d_model": 128, "d_kv": 64, "d_ff": 256, "num_layers": 2, "num_heads": 2,
                "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128,
                "layer_norm_epsilon": 1e-6, "feed_forward_proj": "gated-gelu", "dropout_rate": 0.0}
 TEXT_ROWS = 512  # rows that cross-attention sees, padding included
@@ -57,6 +59,12 @@ class RMSNorm(nn.Module):
         s = x.square().sum(1, keepdim=True).clamp_min(1e-24).rsqrt()
         return x * s * (self.gamma * self.gamma.shape[0] ** 0.5)
 
+    def silu(self, x):
+        """silu(forward(x))."""
+        if fused.usable(x):
+            return fused.NormSilu.apply(x, self.gamma.flatten() * self.gamma.shape[0] ** 0.5)
+        return F.silu(self(x))
+
 
 class ResBlock(nn.Module):
     def __init__(self, a, b):
@@ -66,8 +74,8 @@ class ResBlock(nn.Module):
         self.conv_shortcut = CausalConv3d(a, b, 1) if a != b else nn.Identity()
 
     def forward(self, x):
-        y = self.conv1(F.silu(self.norm1(x)))
-        return self.conv_shortcut(x) + self.conv2(F.silu(self.norm2(y)))
+        y = self.conv1(self.norm1.silu(x))
+        return self.conv_shortcut(x) + self.conv2(self.norm2.silu(y))
 
 
 class AttnBlock(nn.Module):
@@ -112,9 +120,7 @@ class Resample(nn.Module):
             x = torch.cat([x[:, :, :1], y], 2)
         t, z = x.shape[2], frames(x)
         if self.up:
-            b, c, h, w = z.shape
-            z = z.permute(0, 2, 3, 1)[:, :, None, :, None].expand(b, h, 2, w, 2, c).reshape(b, 2 * h, 2 * w, c)
-            z = z.permute(0, 3, 1, 2)
+            z = F.interpolate(z, scale_factor=2, mode="nearest")
         else:
             z = F.pad(z, (0, 1, 0, 1))
         x = clip(self.resample[1](z), t)
@@ -154,7 +160,7 @@ class Encoder(nn.Module):
         x = self.conv_in(x)
         for m in self.down_blocks:
             x = m(x)
-        return self.conv_out(F.silu(self.norm_out(self.mid_block(x))))
+        return self.conv_out(self.norm_out.silu(self.mid_block(x)))
 
 
 class Decoder(nn.Module):
@@ -172,7 +178,7 @@ class Decoder(nn.Module):
         x = self.mid_block(self.conv_in(x))
         for m in self.up_blocks:
             x = m(x)
-        return self.conv_out(F.silu(self.norm_out(x)))
+        return self.conv_out(self.norm_out.silu(x))
 
 
 class VAE(nn.Module):
