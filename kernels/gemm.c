@@ -1,8 +1,308 @@
-/* gemm.c: linear and conv as one blocked matrix product. */
+/* gemm.c: matrix products and convolutions as one blocked product over packed weights.
+ *
+ *   task     a block of outputs (by x bx pixels) x some panels of columns, in one worker's cache
+ *   chunk      kc channels of all taps; per chunk the inputs that the block needs (with their halo) are packed densely,
+ *              widened to f32 where the micro-kernel multiplies in f32: each input element once for all taps
+ *   panel        nr columns; per chunk widened into a buffer that stays in the first cache
+ *   tile           mr x nr sums in registers, over all taps and channels of the chunk (gemm_simd.h)
+ *
+ * A convolution is a sum over its taps of shifted matrix products, so there is no unfolded copy of the input. Sums of a
+ * chunk are added up in f32 in a buffer of the block; the last chunk's tile goes through the epilogue while it is hot. */
 #include "kernels/gemm.h"
+
+/* How the outputs are cut, and what a worker's scratch holds. Counts are of outputs, sizes in bytes. */
+typedef struct blocks {
+    int64_t by, bx, ny, nx; /* outputs in a block, number of blocks */
+    int64_t panels, ncols;  /* panels in a block, number of column blocks */
+    int64_t in_h, in_w;     /* packed input of a block */
+    int64_t a_bytes, c_bytes, b_bytes;
+    double cost; /* estimated cycles */
+} blocks;
+
+typedef struct product {
+    const lti_gemm *g;
+    const lti_gemm_ops *ops;
+    lt_dev *dev;
+    blocks s;
+    size_t element;   /* bytes of a packed input channel */
+    int frames;       /* frames that are read, in order of first use */
+    int frame[3];     /* their index in g->frame */
+    int slot[3];      /* back: packed position of a frame */
+    int64_t dy0, dx0; /* least tap */
+    int64_t dh, dw;   /* reach of the taps beyond one pixel */
+} product;
+
+/* One task at work on one chunk. */
+typedef struct work {
+    const product *p;
+    int64_t y0, x0, h, w; /* outputs of this block */
+    int64_t panel0, panel1;
+    int64_t chunk, len; /* len: channels with padding */
+    int64_t px;         /* bytes from packed pixel to packed pixel */
+    char *a;
+    float *b, *c;
+} work;
+
+static const lti_gemm_ops *ops_of(const lt_weight *w)
+{
+    switch (w->isa) {
+#if defined(__x86_64__)
+    case LTI_ISA_AVX2:
+        return &lti_gemm_avx2;
+    case LTI_ISA_AVX512:
+        return &lti_gemm_avx512;
+    case LTI_ISA_AVX512BF16:
+        return w->pair == 2 ? &lti_gemm_avx512bf16 : &lti_gemm_avx512;
+#endif
+    default:
+        return &lti_gemm_portable;
+    }
+}
+
+static int64_t div_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Distance of packed pixels: long ones an odd number of cache lines, so that the rows of a tile spread over all sets. */
+static int64_t pixel_bytes(const product *p, int64_t len)
+{
+    int64_t bytes = len * (int64_t)p->element;
+    if (bytes >= 256) bytes = div_up(bytes, 64) * 64 | 64;
+    return bytes;
+}
+
+/* ---- how to cut ---- */
+
+enum { L2_BUDGET = 1400 << 10, BLOCK_MOST = 896 };
+
+/* Fills the rest of a cut and its cost. The weights of the terms are cycles measured on AVX-512 machines; other
+ * instruction sets scale all of them alike. */
+static void weigh(const product *p, blocks *s)
+{
+    const lti_gemm *g = p->g;
+    const lt_weight *w = g->w;
+    const double k = (double)w->kpad * g->ntaps, outs = (double)(s->by * s->bx);
+    const double cols = (double)(s->panels * w->nr);
+    s->in_h = (s->by - 1) * g->in_step + 1 + p->dh;
+    s->in_w = (s->bx - 1) * g->in_step + 1 + p->dw;
+    s->a_bytes = p->frames * s->in_h * s->in_w * pixel_bytes(p, w->kc) + 64;
+    const int64_t tiles = s->by * div_up(s->bx, p->ops->mr);
+    s->c_bytes =
+        (w->chunks > 1 ? tiles * s->panels : 1) * p->ops->mr * w->nr * (int64_t)sizeof(float);
+    s->b_bytes = p->ops->widen && w->compute == LT_BF16
+                     ? w->kc * g->ntaps * w->nr * (int64_t)sizeof(float)
+                     : 0;
+    const double multiply = outs * cols * k / 32;
+    const double pack = (double)(p->frames * s->in_h * s->in_w * w->kpad) * 0.15;
+    const double widen = s->b_bytes ? cols * k * 0.08 : 0;
+    const double sums = w->chunks > 1 ? outs * cols * (double)w->chunks * 0.25 : 0;
+    const int64_t tasks = s->ny * s->nx * s->ncols;
+    const int64_t rounds = div_up(tasks, lt_dev_threads(p->dev));
+    s->cost = (double)rounds * (multiply + pack + widen + sums + 2000);
+    if (s->a_bytes + s->c_bytes + s->b_bytes > L2_BUDGET) s->cost *= 4;
+}
+
+/* Blocks of even size, as few as fit and a few more, whichever is estimated to end first. */
+static blocks cut(const product *p)
+{
+    const lti_gemm *g = p->g;
+    const int64_t panels = g->w->panels;
+    blocks best = {.cost = 1e300};
+    const int64_t wide = g->rows == 1 ? BLOCK_MOST : 128;
+    const int64_t nx0 = div_up(g->cols, wide),
+                  ny0 = div_up(g->rows * div_up(g->cols, nx0), BLOCK_MOST);
+    for (int64_t nx = nx0; nx <= nx0 + (g->rows == 1 ? 12 : 1) && nx <= g->cols; nx++)
+        for (int64_t ny = ny0; ny <= ny0 + 8 && ny <= g->rows; ny++)
+            for (int64_t nc = 1; nc <= 12 && nc <= panels; nc++) {
+                blocks s = {.by = div_up(g->rows, ny),
+                            .bx = div_up(g->cols, nx),
+                            .panels = div_up(panels, nc)};
+                s.ny = div_up(g->rows, s.by);
+                s.nx = div_up(g->cols, s.bx);
+                s.ncols = div_up(panels, s.panels);
+                weigh(p, &s);
+                if (s.cost < best.cost) best = s;
+            }
+    return best;
+}
+
+/* ---- a task ---- */
+
+static void pack_block(const work *k)
+{
+    const product *p = k->p;
+    const lti_gemm *g = p->g;
+    const lt_weight *w = g->w;
+    const int64_t first = k->chunk * w->kc, len = lti_min64(k->len, w->in - first);
+    const int64_t in_h = (k->h - 1) * g->in_step + 1 + p->dh,
+                  in_w = (k->w - 1) * g->in_step + 1 + p->dw;
+    const size_t from = lt_dtype_size(w->compute);
+    char *dst = k->a;
+    for (int f = 0; f < p->frames; f++) {
+        const char *frame = g->frame[p->frame[f]];
+        for (int64_t y = 0; y < in_h; y++, dst += in_w * k->px) {
+            const int64_t iy = k->y0 * g->in_step + p->dy0 + y, ix = k->x0 * g->in_step + p->dx0;
+            const lti_pack a = {
+                .dst = dst,
+                .src = frame + (iy * g->in_row + ix * g->in_px + first) * (int64_t)from,
+                .dst_stride = k->px / (int64_t)p->element,
+                .src_stride = g->in_px,
+                .rows = in_w,
+                .len = len,
+                .padded = k->len,
+            };
+            if (w->compute == LT_F32)
+                p->ops->pack_f32(&a);
+            else
+                p->ops->pack_bf16(&a);
+        }
+    }
+}
+
+/* The chunk of a panel as the tile reads it; fills where the taps stand. */
+static const char *panel_chunk(const work *k, int64_t panel, lti_tap_at *at)
+{
+    const product *p = k->p;
+    const lti_gemm *g = p->g;
+    const lt_weight *w = g->w;
+    const int width = lti_panel_width(w, panel);
+    const size_t size = lt_dtype_size(w->compute);
+    const int64_t each = k->len * width; /* a tap */
+    const int64_t in_h = (k->h - 1) * g->in_step + 1 + p->dh,
+                  in_w = (k->w - 1) * g->in_step + 1 + p->dw;
+    const char *src = (const char *)w->data +
+                      (lti_panel_at(w, panel) + lti_chunk_at(w, k->chunk, width)) * (int64_t)size;
+    for (int i = 0; i < g->ntaps; i++) {
+        const lt_tap t = g->tap[i];
+        const int64_t row = p->slot[t.frame] * in_h + t.dy - p->dy0;
+        const char *b = src + g->tap_index[i] * each * (int64_t)size;
+        at[i].a = (row * in_w + t.dx - p->dx0) * k->px;
+        at[i].b = b - src;
+        if (p->s.b_bytes) {
+            p->ops->widen(k->b + i * each, (const uint16_t *)(const void *)b, each);
+            at[i].b = i * each * (int64_t)sizeof(float);
+        }
+    }
+    return p->s.b_bytes ? (const char *)k->b : src;
+}
+
+static void finish_tile(const work *k, const float *c, int64_t panel, int64_t y, int64_t x,
+                        int64_t rows)
+{
+    const lti_gemm *g = k->p->g;
+    const int64_t n = panel * g->w->nr;
+    const int64_t at = y * g->out_row + x * g->out_px + n;
+    const lti_finish f = {
+        .c = c,
+        .rows = rows,
+        .width = lti_panel_width(g->w, panel),
+        .cols = lti_min64(g->w->nr, g->w->out - n),
+        .bias = g->w->bias + n,
+        .act = g->act,
+        .gate = g->gate ? g->gate + n : NULL,
+        .gate_ld = g->gate_ld,
+        .group = g->group ? g->group + x : NULL,
+        .res = g->res ? g->res + y * g->res_row + x * g->res_px + n : NULL,
+        .res_stride = g->res_px,
+        .out_stride = g->out_px,
+        .out = (char *)g->out + at * (int64_t)lt_dtype_size(g->out_type),
+        .out_type = g->out_type,
+    };
+    k->p->ops->finish(&f);
+}
+
+static void multiply_panel(const work *k, int64_t panel)
+{
+    const product *p = k->p;
+    const lt_weight *w = p->g->w;
+    lti_tap_at at[LT_MAX_TAPS];
+    const int width = lti_panel_width(w, panel);
+    const int64_t in_w = (k->w - 1) * p->g->in_step + 1 + p->dw;
+    const int64_t tiles = div_up(k->w, p->ops->mr);
+    const bool last = k->chunk == w->chunks - 1;
+    float *c = k->c + (w->chunks > 1 ? (panel - k->panel0) * k->h * tiles * p->ops->mr * w->nr : 0);
+    lti_tile t = {.b = panel_chunk(k, panel, at),
+                  .tap = at,
+                  .ntaps = p->g->ntaps,
+                  .a_stride = p->g->in_step * k->px,
+                  .groups = k->len * (int64_t)p->element / 4,
+                  .add = k->chunk > 0};
+    for (int64_t y = 0; y < k->h; y++)
+        for (int64_t i = 0; i < tiles; i++) {
+            const int64_t x = i * k->w / tiles,
+                          rows = (i + 1) * k->w / tiles - x; /* of even size */
+            t.a = k->a + (y * in_w + x) * p->g->in_step * k->px;
+            t.c = c;
+            p->ops->tile(&t, (int)rows, width);
+            if (last) finish_tile(k, c, panel, k->y0 + y, k->x0 + x, rows);
+            if (w->chunks > 1) c += p->ops->mr * w->nr;
+        }
+}
+
+static void run_task(void *arg, int64_t task, int thread)
+{
+    const product *p = arg;
+    const blocks *s = &p->s;
+    const lti_gemm *g = p->g;
+    const int64_t region = task % (s->ny * s->nx);
+    char *scratch = lti_scratch(p->dev, thread);
+    work k = {.p = p, .y0 = region / s->nx * s->by, .x0 = region % s->nx * s->bx};
+    k.h = lti_min64(s->by, g->rows - k.y0);
+    k.w = lti_min64(s->bx, g->cols - k.x0);
+    k.panel0 = task / (s->ny * s->nx) * s->panels;
+    k.panel1 = lti_min64(k.panel0 + s->panels, g->w->panels);
+    k.b = (float *)(void *)scratch;
+    k.c = (float *)(void *)(scratch + s->b_bytes);
+    k.a = scratch + s->b_bytes + s->c_bytes;
+    for (k.chunk = 0; k.chunk < g->w->chunks; k.chunk++) {
+        k.len = lti_chunk_len(g->w, k.chunk);
+        k.px = pixel_bytes(p, k.len);
+        pack_block(&k);
+        for (int64_t panel = k.panel0; panel < k.panel1; panel++)
+            multiply_panel(&k, panel);
+    }
+}
+
+/* ---- the whole ---- */
+
+static void find_reach(product *p)
+{
+    const lti_gemm *g = p->g;
+    int64_t dy1 = 0, dx1 = 0;
+    for (int i = 0; i < g->ntaps; i++) {
+        const lt_tap t = g->tap[i];
+        bool seen = false;
+        for (int f = 0; f < p->frames; f++)
+            seen |= p->frame[f] == t.frame;
+        if (!seen) {
+            p->slot[t.frame] = p->frames;
+            p->frame[p->frames++] = t.frame;
+        }
+        if (i == 0 || t.dy < p->dy0) p->dy0 = t.dy;
+        if (i == 0 || t.dx < p->dx0) p->dx0 = t.dx;
+        if (i == 0 || t.dy > dy1) dy1 = t.dy;
+        if (i == 0 || t.dx > dx1) dx1 = t.dx;
+    }
+    p->dh = dy1 - p->dy0;
+    p->dw = dx1 - p->dx0;
+}
+
+lt_status lti_gemm_run(lt_dev *dev, const lti_gemm *g)
+{
+    if (g->rows == 0 || g->cols == 0) return LT_OK;
+    product p = {.g = g, .ops = ops_of(g->w), .dev = dev};
+    p.element = p.ops->widen || g->w->compute == LT_F32 ? 4 : 2;
+    find_reach(&p);
+    p.s = cut(&p);
+    LT_TRY(lti_scratch_reserve(dev, (size_t)(p.s.a_bytes + p.s.b_bytes + p.s.c_bytes)));
+    lti_parallel(dev, p.s.ny * p.s.nx * p.s.ncols, run_task, &p);
+    return LT_OK;
+}
 
 void lti_gemm_register(lt_kernels *k, lti_isa isa)
 {
-    (void)k;
-    (void)isa;
+    if (isa == LTI_ISA_REF) return;
+    k->linear = lti_linear_gemm;
+    k->conv = lti_conv_gemm;
 }

@@ -3,7 +3,7 @@
  * Letters: n output column, k input channel, tap position of a convolution (1 tap: a matrix product).
  *
  * The columns are cut into panels of `nr` (the last one of `nr / 2` when that is enough), the channels into chunks of
- * `kc` (the last one shorter, rounded up to LTI_K_STEP with zeros). A panel lies in one piece, in the order in which it
+ * `kc` (the last one shorter, rounded up to LTI_K_STEP * pair with zeros). A panel lies in one piece, in the order in which it
  * is read: chunk, tap, k, n. With `pair` 2, k and k + 1 of a column lie side by side, for products of bf16 pairs.
  * Sums run chunk after chunk, tap after tap, k after k: the layout alone fixes their order. */
 #ifndef LTI_GEMM_H
@@ -20,7 +20,7 @@ struct lt_weight {
     lti_isa isa;    /* of the device that packed it */
     int nr, pair;   /* panel columns; k side by side */
     bool half;      /* the last panel may be nr / 2 wide */
-    int64_t kc;     /* channels a chunk, a multiple of LTI_K_STEP */
+    int64_t kc;     /* channels a chunk, a multiple of LTI_K_STEP * pair */
     int64_t chunks; /* of each panel */
     int64_t kpad;   /* channels with padding: (chunks - 1) * kc + the last chunk */
     int64_t panels;
@@ -50,6 +50,86 @@ static inline int64_t lti_chunk_at(const lt_weight *w, int64_t chunk, int width)
 {
     return chunk * w->kc * w->taps * width;
 }
+
+/* ---- the micro-kernels of an instruction set ---- */
+
+/* Where a tap stands: bytes from lti_tile.a and lti_tile.b. */
+typedef struct lti_tap_at {
+    int64_t a, b;
+} lti_tap_at;
+
+/* c[i, j] (+)= sum over taps t, groups k of a_t[i, k] * b_t[k, j] for i < rows, j < width. A group is 4 bytes: an f32, or
+ * two bf16 neighbours in k. Every row sums in the same order whatever `rows` is. */
+typedef struct lti_tile {
+    float *c; /* [rows, width], packed */
+    const char *a, *b;
+    int64_t a_stride; /* bytes from row to row */
+    const lti_tap_at *tap;
+    int ntaps;
+    int64_t groups; /* a tap; a multiple of LTI_K_STEP */
+    bool add;
+} lti_tile;
+
+/* out[i, j] = act(c[i, j] + bias[j]) * gate[group[i], j] + res[i, j] for i < rows, j < cols. */
+typedef struct lti_finish {
+    const float *c; /* [rows, width] */
+    int64_t rows, width, cols;
+    const float *bias; /* [width] */
+    lt_act act;
+    const float *gate; /* NULL = 1 */
+    int64_t gate_ld;
+    const int32_t *group; /* [rows]; NULL = all 0 */
+    const float *res;     /* NULL = 0; may be out */
+    int64_t res_stride, out_stride;
+    void *out;
+    lt_dtype out_type;
+} lti_finish;
+
+/* dst[i, k] = src[i, k], k < len, then zeros up to `padded`; strides in elements. */
+typedef struct lti_pack {
+    void *dst;
+    const void *src;
+    int64_t dst_stride, src_stride, rows, len, padded;
+} lti_pack;
+
+typedef struct lti_gemm_ops {
+    int mr; /* most rows of a tile */
+    void (*tile)(const lti_tile *t, int rows, int width);
+    void (*finish)(const lti_finish *f);
+    void (*pack_f32)(const lti_pack *p);                       /* f32 to f32 */
+    void (*pack_bf16)(const lti_pack *p);                      /* bf16 to what the tile reads */
+    void (*widen)(float *dst, const uint16_t *src, int64_t n); /* NULL: the tile reads bf16 */
+} lti_gemm_ops;
+
+extern const lti_gemm_ops lti_gemm_portable, lti_gemm_avx2, lti_gemm_avx512, lti_gemm_avx512bf16;
+
+/* ---- the blocked product over them: gemm.c ---- */
+
+/* out[y, x, n] for y < rows, x < cols, as a convolution with live taps only; a matrix product is one row of M columns
+ * and one tap. Strides in elements. */
+typedef struct lti_gemm {
+    const lt_weight *w;
+    const void *frame[3];
+    int64_t in_row, in_px, in_step;
+    int ntaps;
+    lt_tap tap[LT_MAX_TAPS];
+    int tap_index[LT_MAX_TAPS]; /* in the weight */
+    int64_t rows, cols;
+    void *out;
+    lt_dtype out_type;
+    int64_t out_row, out_px;
+    const float *res;
+    int64_t res_row, res_px;
+    lt_act act;
+    const float *gate;
+    int64_t gate_ld;
+    const int32_t *group; /* by x: matrix products only */
+} lti_gemm;
+
+LT_MUST_USE lt_status lti_gemm_run(lt_dev *dev, const lti_gemm *g);
+
+lt_linear_fn lti_linear_gemm; /* linear.c */
+lt_conv_fn lti_conv_gemm;     /* conv.c */
 
 /* Every version checks its arguments through these, so that all give the same message. */
 LT_MUST_USE lt_status lti_check_linear(lt_dev *dev, const lt_linear_args *a);

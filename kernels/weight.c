@@ -20,11 +20,12 @@ void lti_weight_layout(lt_weight *w)
     w->pair = w->isa == LTI_ISA_AVX512BF16 && w->compute == LT_BF16 ? 2 : 1;
     int64_t kc = CHUNK_TARGET / w->taps / CHUNK_LEAST * CHUNK_LEAST;
     if (kc < CHUNK_LEAST) kc = CHUNK_LEAST;
-    if (w->pair == 2) kc *= 2;
+    const int64_t step = LTI_K_STEP * w->pair;
+    kc *= w->pair;
     w->chunks = (w->in + kc - 1) / kc;
-    w->kc = round_up((w->in + w->chunks - 1) / w->chunks, LTI_K_STEP); /* of even length */
+    w->kc = round_up((w->in + w->chunks - 1) / w->chunks, step); /* of even length */
     w->chunks = (w->in + w->kc - 1) / w->kc;
-    w->kpad = (w->chunks - 1) * w->kc + round_up(w->in - (w->chunks - 1) * w->kc, LTI_K_STEP);
+    w->kpad = (w->chunks - 1) * w->kc + round_up(w->in - (w->chunks - 1) * w->kc, step);
     w->panels = (w->out + w->nr - 1) / w->nr;
 }
 

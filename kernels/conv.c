@@ -1,0 +1,46 @@
+/* conv.c: a convolution as a sum over its taps of shifted matrix products. Taps of absent frames are left out, which
+ * changes no bit: they would add zeros. */
+#include "kernels/gemm.h"
+
+static int64_t row_elements(const lt_image *im)
+{
+    return ((int64_t)im->w + 2 * im->border) * im->c;
+}
+
+/* Element of pixel (y, x). */
+static int64_t pixel(const lt_image *im, int64_t y, int64_t x)
+{
+    return (y + im->border) * row_elements(im) + (x + im->border) * im->c;
+}
+
+lt_status lti_conv_gemm(lt_dev *dev, const lt_conv_args *a)
+{
+    LT_TRY(lti_check_conv(dev, a));
+    const int64_t step = a->out_step ? a->out_step : 1;
+    lti_gemm g = {
+        .w = a->w,
+        .in_row = row_elements(&a->in),
+        .in_px = a->in.c,
+        .in_step = a->in_step ? a->in_step : 1,
+        .rows = a->rows,
+        .cols = a->cols,
+        .out_type = a->out.dtype,
+        .out_row = step * row_elements(&a->out),
+        .out_px = step * a->out.c,
+        .res_row = step * row_elements(&a->residual),
+        .res_px = step * a->residual.c,
+    };
+    const int64_t first = pixel(&a->in, 0, 0) * (int64_t)lt_dtype_size(a->in.dtype);
+    for (int f = 0; f < 3; f++)
+        if (a->frame[f]) g.frame[f] = (const char *)a->frame[f] + first;
+    for (int i = 0; i < a->ntaps; i++) {
+        if (!a->frame[a->tap[i].frame]) continue;
+        g.tap[g.ntaps] = a->tap[i];
+        g.tap_index[g.ntaps++] = i;
+    }
+    g.out = (char *)a->out.data +
+            pixel(&a->out, a->out_y, a->out_x) * (int64_t)lt_dtype_size(a->out.dtype);
+    if (a->residual.data)
+        g.res = (const float *)a->residual.data + pixel(&a->residual, a->out_y, a->out_x);
+    return lti_gemm_run(dev, &g);
+}
