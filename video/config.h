@@ -49,5 +49,7 @@ LT_MUST_USE lt_status lti_vae_config_read(lt_vae_config *out, lt_ctx *ctx, const
 /* Every tensor that a part of this configuration has, in order of the network: canonical name and shape. */
 typedef lt_vae_tensor_fn lti_tensor_fn;
 void lti_dit_list_tensors(const lti_dit_config *c, lti_tensor_fn *fn, void *user);
+/* Calls the list function of that part. */
+void lti_config_list_tensors(const lti_config *c, lti_part part, lti_tensor_fn *fn, void *user);
 
 #endif
