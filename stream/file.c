@@ -15,7 +15,7 @@
 
 enum { IO_BYTES = 64 << 10 };
 
-static int keep_error(lti_file *f)
+static int keep_error(lti_avfile *f)
 {
     if (!f->error) f->error = errno;
     return AVERROR(errno);
@@ -23,7 +23,7 @@ static int keep_error(lti_file *f)
 
 static int read_some(void *opaque, uint8_t *buf, int size)
 {
-    lti_file *f = opaque;
+    lti_avfile *f = opaque;
     ssize_t n;
     do
         n = read(f->fd, buf, (size_t)size);
@@ -34,7 +34,7 @@ static int read_some(void *opaque, uint8_t *buf, int size)
 
 static int write_all(void *opaque, uint8_t *buf, int size)
 {
-    lti_file *f = opaque;
+    lti_avfile *f = opaque;
     for (int done = 0; done < size;) {
         const ssize_t n = write(f->fd, buf + done, (size_t)(size - done));
         if (n < 0 && errno == EINTR) continue;
@@ -46,7 +46,7 @@ static int write_all(void *opaque, uint8_t *buf, int size)
 
 static int64_t seek_to(void *opaque, int64_t offset, int whence)
 {
-    lti_file *f = opaque;
+    lti_avfile *f = opaque;
     if (whence & AVSEEK_SIZE) {
         struct stat st;
         return fstat(f->fd, &st) ? AVERROR(errno) : st.st_size;
@@ -55,7 +55,7 @@ static int64_t seek_to(void *opaque, int64_t offset, int whence)
     return at < 0 ? AVERROR(errno) : at; /* asking for a bad place is not the file's failure */
 }
 
-static lt_status io_for(lti_file *f, lt_ctx *ctx, const char *path, bool writing)
+static lt_status io_for(lti_avfile *f, lt_ctx *ctx, const char *path, bool writing)
 {
     f->path = strdup(path);
     uint8_t *buf = f->path ? av_malloc(IO_BYTES) : NULL;
@@ -64,43 +64,43 @@ static lt_status io_for(lti_file *f, lt_ctx *ctx, const char *path, bool writing
                                    writing ? write_all : NULL, seek_to);
     if (f->io) return LT_OK;
     av_free(buf);
-    lti_file_close(f);
+    lti_avfile_close(f);
     return lti_fail(ctx, LT_ERR_MEM, "no memory to open '%s'", path);
 }
 
-lt_status lti_file_open(lti_file *f, lt_ctx *ctx, const char *path)
+lt_status lti_avfile_open(lti_avfile *f, lt_ctx *ctx, const char *path)
 {
-    *f = (lti_file){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    *f = (lti_avfile){.fd = open(path, O_RDONLY | O_CLOEXEC)};
     struct stat st;
     if (f->fd < 0 || fstat(f->fd, &st)) {
         const lt_status s = errno == ENOENT ? LT_ERR_MISSING : LT_ERR_IO;
         lti_fail(ctx, s, "cannot read '%s': %s", path, strerror(errno));
-        lti_file_close(f);
+        lti_avfile_close(f);
         return s;
     }
     if (!S_ISREG(st.st_mode)) {
-        lti_file_close(f);
+        lti_avfile_close(f);
         return lti_fail(ctx, LT_ERR_IO, "cannot read '%s': not a file", path);
     }
     return io_for(f, ctx, path, false);
 }
 
-lt_status lti_file_create(lti_file *f, lt_ctx *ctx, const char *path)
+lt_status lti_avfile_create(lti_avfile *f, lt_ctx *ctx, const char *path)
 {
-    *f = (lti_file){.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
+    *f = (lti_avfile){.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
     if (f->fd >= 0 && flock(f->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-        lti_file_close(f);
+        lti_avfile_close(f);
         return lti_fail(ctx, LT_ERR_IO, "'%s' is being written by another process", path);
     }
     if (f->fd < 0 || ftruncate(f->fd, 0)) {
         lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
-        lti_file_close(f);
+        lti_avfile_close(f);
         return LT_ERR_IO;
     }
     return io_for(f, ctx, path, true);
 }
 
-lt_status lti_file_sync(lti_file *f, lt_ctx *ctx)
+lt_status lti_avfile_sync(lti_avfile *f, lt_ctx *ctx)
 {
     avio_flush(f->io);
     if (!f->error && fsync(f->fd) && errno != EINVAL && errno != EROFS) f->error = errno;
@@ -108,7 +108,7 @@ lt_status lti_file_sync(lti_file *f, lt_ctx *ctx)
     return lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", f->path, strerror(f->error));
 }
 
-void lti_file_close(lti_file *f)
+void lti_avfile_close(lti_avfile *f)
 {
     if (f->io) {
         av_freep(&f->io->buffer);
@@ -116,10 +116,10 @@ void lti_file_close(lti_file *f)
     }
     if (f->fd > 0 || (f->fd == 0 && f->path)) close(f->fd); /* a zeroed struct has no file */
     free(f->path);
-    *f = (lti_file){.fd = -1};
+    *f = (lti_avfile){.fd = -1};
 }
 
-lt_status lti_av_fail(lt_ctx *ctx, lt_status s, int averror, const lti_file *f, const char *what)
+lt_status lti_av_fail(lt_ctx *ctx, lt_status s, int averror, const lti_avfile *f, const char *what)
 {
     if (f && f->error)
         return lti_fail(ctx, LT_ERR_IO, "%s '%s': %s", what, f->path, strerror(f->error));

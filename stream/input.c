@@ -10,14 +10,14 @@
     "png,mjpeg,webp,bmp,gif,h264,hevc,libdav1d,libaom-av1,av1,vp8,vp9,mpeg4,mpeg2video,prores," \
     "ffv1,rawvideo"
 
-lt_status lti_input_open(AVFormatContext **in, lti_file *f, lt_ctx *ctx, const char *path)
+lt_status lti_input_open(AVFormatContext **in, lti_avfile *f, lt_ctx *ctx, const char *path)
 {
     *in = NULL;
-    LT_TRY(lti_file_open(f, ctx, path));
+    LT_TRY(lti_avfile_open(f, ctx, path));
     AVFormatContext *c = avformat_alloc_context();
     AVDictionary *opts = NULL;
     if (!c) {
-        lti_file_close(f);
+        lti_avfile_close(f);
         return lti_fail(ctx, LT_ERR_MEM, "no memory to open '%s'", path);
     }
     c->pb = f->io;
@@ -33,7 +33,7 @@ lt_status lti_input_open(AVFormatContext **in, lti_file *f, lt_ctx *ctx, const c
     if (e < 0) {
         lti_av_fail(ctx, LT_ERR_FORMAT, e, f, "not a picture or video that can be read:");
         const lt_status s = f->error ? LT_ERR_IO : LT_ERR_FORMAT;
-        lti_file_close(f);
+        lti_avfile_close(f);
         return s;
     }
     *in = c;

@@ -91,12 +91,12 @@ lt_status lt_media_inspect(lt_media_info *out, lt_ctx *ctx, const char *path)
 {
     *out = (lt_media_info){0};
     av_log_set_level(AV_LOG_QUIET);
-    lti_file f = {0};
+    lti_avfile f = {0};
     AVFormatContext *in = NULL;
     LT_TRY(lti_input_open(&in, &f, ctx, path));
     const lt_status s = inspect(out, ctx, path, in);
     avformat_close_input(&in);
-    lti_file_close(&f);
+    lti_avfile_close(&f);
     if (s < 0) lt_media_info_free(out);
     return s;
 }

@@ -12,27 +12,27 @@ enum { LTI_MAX_SIDE = 16384 };
 
 /* ---- file.c: FFmpeg's input and output on a descriptor of ours, so that the system's reason is not lost ---- */
 
-typedef struct lti_file {
+typedef struct lti_avfile {
     int fd;
     int error; /* errno of the first read, write or seek that failed; 0 = none */
     AVIOContext *io;
     char *path;
-} lti_file;
+} lti_avfile;
 
-lt_status lti_file_open(lti_file *f, lt_ctx *ctx, const char *path); /* for reading */
+lt_status lti_avfile_open(lti_avfile *f, lt_ctx *ctx, const char *path); /* for reading */
 /* For writing: created or emptied, and locked, so that two renders never write the same part. */
-lt_status lti_file_create(lti_file *f, lt_ctx *ctx, const char *path);
+lt_status lti_avfile_create(lti_avfile *f, lt_ctx *ctx, const char *path);
 /* Writes what is buffered and waits until the disk has it. */
-lt_status lti_file_sync(lti_file *f, lt_ctx *ctx);
-void lti_file_close(lti_file *f); /* accepts a zeroed struct */
+lt_status lti_avfile_sync(lti_avfile *f, lt_ctx *ctx);
+void lti_avfile_close(lti_avfile *f); /* accepts a zeroed struct */
 
 /* "what: reason" from an FFmpeg error, or from the file's own error when there is one (then LT_ERR_IO). */
-lt_status lti_av_fail(lt_ctx *ctx, lt_status s, int averror, const lti_file *f, const char *what);
+lt_status lti_av_fail(lt_ctx *ctx, lt_status s, int averror, const lti_avfile *f, const char *what);
 
 /* ---- input.c: foreign files ---- */
 
 /* Opens a picture or video with the containers and codecs we allow, no decoding yet. in->io stays f's. */
-lt_status lti_input_open(AVFormatContext **in, lti_file *f, lt_ctx *ctx, const char *path);
+lt_status lti_input_open(AVFormatContext **in, lti_avfile *f, lt_ctx *ctx, const char *path);
 
 /* ---- codec.c ---- */
 

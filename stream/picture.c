@@ -188,7 +188,7 @@ static void copy_upright(uint8_t *rgb, const AVFrame *from, int orient, int w, i
 
 static lt_status read_frame(AVFrame *frame, lt_ctx *ctx, const char *path)
 {
-    lti_file file = {0};
+    lti_avfile file = {0};
     AVFormatContext *in = NULL;
     AVCodecContext *dec = NULL;
     lt_status s = lti_input_open(&in, &file, ctx, path);
@@ -201,7 +201,7 @@ static lt_status read_frame(AVFrame *frame, lt_ctx *ctx, const char *path)
     if (s == LT_OK) s = decode_first(frame, ctx, path, in, dec, stream);
     avcodec_free_context(&dec);
     avformat_close_input(&in);
-    lti_file_close(&file);
+    lti_avfile_close(&file);
     return s;
 }
 
@@ -256,12 +256,12 @@ static lt_status write_whole(lt_ctx *ctx, const char *path, const AVPacket *pkt)
 {
     char *part = av_asprintf("%s.part", path);
     if (!part) return lti_fail(ctx, LT_ERR_MEM, "no memory to write '%s'", path);
-    lti_file f = {0};
-    lt_status s = lti_file_create(&f, ctx, part);
+    lti_avfile f = {0};
+    lt_status s = lti_avfile_create(&f, ctx, part);
     if (s == LT_OK) {
         avio_write(f.io, pkt->data, pkt->size);
-        s = lti_file_sync(&f, ctx);
-        lti_file_close(&f);
+        s = lti_avfile_sync(&f, ctx);
+        lti_avfile_close(&f);
         if (s == LT_OK && rename(part, path))
             s = lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
         if (s < 0) unlink(part);

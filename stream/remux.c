@@ -11,13 +11,13 @@
 typedef struct remux {
     lt_ctx *ctx;
     AVFormatContext *in, *out;
-    lti_file from, to;
+    lti_avfile from, to;
     AVPacket *pkt;
 } remux;
 
 static lt_status open_output(remux *r, const char *to, AVRational fps, const AVDictionary *metadata)
 {
-    LT_TRY(lti_file_create(&r->to, r->ctx, to));
+    LT_TRY(lti_avfile_create(&r->to, r->ctx, to));
     int e = avformat_alloc_output_context2(&r->out, NULL, "mp4", NULL);
     if (e < 0) return lti_av_fail(r->ctx, LT_ERR_CODEC, e, NULL, "mp4 writer");
     AVStream *st = avformat_new_stream(r->out, NULL);
@@ -70,7 +70,7 @@ static lt_status add_xmp(remux *r)
     avio_seek(r->to.io, avio_size(r->to.io), SEEK_SET);
     avio_write(r->to.io, box, (int)size);
     free(box);
-    return lti_file_sync(&r->to, r->ctx);
+    return lti_avfile_sync(&r->to, r->ctx);
 }
 
 lt_status lti_remux(lt_ctx *ctx, const char *from, const char *to, AVRational fps,
@@ -86,8 +86,8 @@ lt_status lti_remux(lt_ctx *ctx, const char *from, const char *to, AVRational fp
     avformat_close_input(&r.in);
     if (r.out) avformat_free_context(r.out);
     av_packet_free(&r.pkt);
-    lti_file_close(&r.from);
-    lti_file_close(&r.to);
+    lti_avfile_close(&r.from);
+    lti_avfile_close(&r.to);
     if (s < 0 && created) unlink(to);
     return s;
 }

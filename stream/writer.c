@@ -24,7 +24,7 @@ struct lt_writer {
     AVFormatContext *mux;
     AVFrame *frame;
     AVPacket *pkt;
-    lti_file file;
+    lti_avfile file;
 };
 
 lt_writer_options lt_writer_options_default(void)
@@ -65,7 +65,7 @@ static lt_status copy_options(lt_writer *w, const lt_writer_options *o)
 
 static lt_status open_part(lt_writer *w)
 {
-    LT_TRY(lti_file_create(&w->file, w->ctx, w->part));
+    LT_TRY(lti_avfile_create(&w->file, w->ctx, w->part));
     int e = avformat_alloc_output_context2(&w->mux, NULL, "mp4", NULL);
     if (e < 0) return lti_av_fail(w->ctx, LT_ERR_CODEC, e, NULL, "mp4 writer");
     AVStream *st = avformat_new_stream(w->mux, NULL);
@@ -158,7 +158,7 @@ static lt_status close_part(lt_writer *w)
     const int t = av_write_trailer(w->mux);
     w->header = false;
     if (t < 0 || w->file.error) return lti_av_fail(w->ctx, LT_ERR_IO, t, &w->file, "cannot write");
-    return lti_file_sync(&w->file, w->ctx);
+    return lti_avfile_sync(&w->file, w->ctx);
 }
 
 /* In one step; without `replace` a file that has appeared meanwhile is not lost. */
@@ -214,7 +214,7 @@ void lt_writer_destroy(lt_writer **writer)
     avformat_free_context(w->mux);
     avcodec_free_context(&w->enc);
     if (created && !w->keep_part) unlink(w->part);
-    lti_file_close(&w->file);
+    lti_avfile_close(&w->file);
     av_frame_free(&w->frame);
     av_packet_free(&w->pkt);
     av_dict_free(&w->metadata);

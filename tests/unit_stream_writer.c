@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -340,6 +342,39 @@ static void a_killed_part_plays(void **state)
     lt_media_info_free(&info);
 }
 
+/* The limit on file sizes stands for a full disk: the same path, another errno. */
+static void a_full_disk_is_one_message(void **state)
+{
+    scene *s = *state;
+    struct rlimit old, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    signal(SIGXFSZ, SIG_IGN);
+    lt_writer *w;
+    lt_writer_options o = options(s, LT_CODEC_H264);
+    int failed = 0;
+    for (rlim_t limit = 100; limit < 20000; limit += 1500) { /* header, fragments, the copy */
+        small.rlim_cur = limit;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        lt_status e = lt_writer_create(&w, s->ctx, &o);
+        static uint8_t rgb[96 * 64 * 3];
+        for (int f = 0; f < 200 && e == LT_OK; f++) {
+            for (size_t i = 0; i < sizeof rgb; i++)
+                rgb[i] = (uint8_t)((i * 7 + (size_t)f * 31) % 255 / 4);
+            e = lt_writer_push(w, rgb);
+        }
+        if (e == LT_OK) e = lt_writer_finish(w);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        lt_writer_destroy(&w);
+        if (e == LT_OK) break;
+        failed++;
+        assert_int_equal(e, LT_ERR_IO);
+        if (!strstr(lt_error(s->ctx), "File too large")) fail_msg("message: %s", lt_error(s->ctx));
+        assert_int_not_equal(access(s->path, F_OK), 0);
+    }
+    assert_true(failed >= 4);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -348,7 +383,7 @@ int main(void)
         T(files_are_exact),          T(equal_input_gives_equal_bytes),
         T(bad_options_are_named),    T(existing_files_are_safe),
         T(interrupted_files_say_so), T(without_finish_nothing_stays),
-        T(a_killed_part_plays),
+        T(a_killed_part_plays),      T(a_full_disk_is_one_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
