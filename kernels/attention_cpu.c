@@ -1,8 +1,330 @@
-/* attention_cpu.c: which attention kernel runs on which instruction set. */
+/* attention_cpu.c: flash attention on a CPU: any plan, any sizes, no lq x lk storage.
+ *
+ *     for a few heads at a time:
+ *         in parallel: pack the keys into panels [head words][keys] and the values into panels [keys][columns]
+ *         in parallel, a task a query block (up to BLOCK_ROWS rows of one plan tile):
+ *             for each step (up to 256 listed keys: whole panels, several short runs in one)
+ *                 for each row block (14 rows on AVX-512): logits -> softmax -> output += weights . values
+ *
+ * The panels of a step (256 KiB at head size 128) stay in the second cache for all row blocks; logits and weights of a
+ * row block (15 KiB) stay in the first. Panels begin at multiples of their width whatever the runs, so a panel may hold
+ * keys that are not listed: their logits become -inf and their values are never read, so they may be anything, NaN too.
+ *
+ * A row's sums are ordered by its list of keys alone. Memory: packed keys and values of as many heads as fit PACK_BYTES,
+ * at least one: 33 MB at 32,760 keys of head size 128.
+ */
 #include "kernels/attention.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK_ROWS = 126, PACK_BYTES = 32 << 20, PACK_KEYS = 256, MAX_PANELS = 32, REL_PAD = 32 };
+
+#define LOG2E 1.4426950408889634f
+
+/* Up to LTI_ATTN_STEP keys that are read together. Columns follow the panels: panel i is columns i*keys .. */
+typedef struct step {
+    int npanels, nparts;
+    int32_t panel[MAX_PANELS];
+    bool plain; /* all columns are listed, without bias */
+    lti_attn_part part[LTI_ATTN_STEP];
+    float bias[LTI_ATTN_STEP]; /* times log2 e; -inf: not listed */
+} step;
+
+typedef struct cursor {
+    const lt_run *run, *end;
+    int32_t pos;
+} cursor;
+
+typedef struct block {
+    int32_t tile, row, rows;
+} block;
+
+typedef struct job {
+    lt_dev *dev;
+    const lt_attention_args *a;
+    const lti_attn_isa *isa;
+    int64_t cols, key_panels, head_words, key_words, out_panels;
+    float scale; /* of logits in base 2, >= 0 */
+    block *blocks;
+    int64_t nblocks, pack_tasks; /* a head */
+    lti_word *k, *v;             /* packed, k_words and v_words a head */
+    int64_t k_words, v_words;
+    float *rel; /* one line of every distance a head, base 2 */
+    int64_t rel_items;
+    int heads; /* at a time */
+    int first; /* head of this round */
+    size_t q_bytes, o_bytes, st_bytes, s_bytes, p_bytes;
+} job;
+
+static size_t up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static const void *head_at(const job *j, const lt_mat *m, int64_t row, int head)
+{
+    const int64_t item = row * lti_ld(m, j->cols) + (int64_t)head * j->a->head_dim;
+    return (const char *)m->data + item * (int64_t)lt_dtype_size(m->dtype);
+}
+
+/* ---- steps ---- */
+
+static void add_panel(step *s, int32_t panel, int keys)
+{
+    for (int i = 0; i < keys; i++)
+        s->bias[s->npanels * keys + i] = -INFINITY;
+    s->panel[s->npanels++] = panel;
+}
+
+static void add_part(step *s, int32_t begin, int32_t end, int col)
+{
+    lti_attn_part *last = &s->part[s->nparts - 1];
+    if (s->nparts && last->key + last->n == begin && last->col + last->n == col)
+        last->n += end - begin;
+    else
+        s->part[s->nparts++] = (lti_attn_part){.key = begin, .n = end - begin, .col = col};
+}
+
+/* False: no keys left. */
+static bool next_step(step *s, cursor *c, int keys)
+{
+    int listed = 0;
+    s->npanels = s->nparts = 0;
+    s->plain = true;
+    while (c->run < c->end) {
+        const int32_t panel = c->pos / keys;
+        if (!s->npanels || s->panel[s->npanels - 1] != panel) {
+            if (s->npanels == LTI_ATTN_STEP / keys) break;
+            add_panel(s, panel, keys);
+        }
+        const int64_t panel_end = (int64_t)(panel + 1) * keys;
+        const int32_t end = (int32_t)lti_min64(c->run->end, panel_end);
+        const int col = (s->npanels - 1) * keys + c->pos % keys;
+        const float bias = c->run->flags & LT_RUN_BIAS ? c->run->bias * LOG2E : 0.0f;
+        for (int i = 0; i < end - c->pos; i++)
+            s->bias[col + i] = bias;
+        add_part(s, c->pos, end, col);
+        listed += end - c->pos;
+        s->plain = s->plain && bias == 0;
+        c->pos = end;
+        if (end == c->run->end && ++c->run < c->end) c->pos = c->run->begin;
+    }
+    s->plain = s->plain && listed == s->npanels * keys;
+    return s->npanels > 0;
+}
+
+/* ---- tasks ---- */
+
+static void pack_task(void *arg, int64_t task, int thread)
+{
+    const job *j = arg;
+    const lt_attention_args *a = j->a;
+    const int slot = (int)(task / j->pack_tasks), head = j->first + slot, keys = j->isa->keys;
+    const int64_t begin = task % j->pack_tasks * PACK_KEYS,
+                  end = lti_min64(begin + PACK_KEYS, a->lk);
+    lti_word *k = j->k + slot * j->k_words, *v = j->v + slot * j->v_words;
+    (void)thread;
+    for (int64_t key = begin; key < end; key += keys)
+        j->isa->pack_rows(k + key / keys * j->head_words * keys, keys, head_at(j, &a->k, key, head),
+                          a->k.dtype, lti_ld(&a->k, j->cols), (int)lti_min64(keys, end - key),
+                          a->head_dim);
+    j->isa->pack_values(v, j->key_words * keys, head_at(j, &a->v, 0, head), a->v.dtype,
+                        lti_ld(&a->v, j->cols), begin, (int)(end - begin), a->head_dim);
+}
+
+static void flip_signs(const job *j, lti_word *q, int64_t words)
+{
+    for (int64_t i = 0; i < words; i++) {
+        uint32_t u;
+        memcpy(&u, q + i, sizeof u);
+        u ^= j->isa->pairs ? 0x80008000u : 0x80000000u;
+        memcpy(q + i, &u, sizeof u);
+    }
+}
+
+static void pack_queries(const job *j, lti_word *q, const block *b, int head)
+{
+    const lti_attn_isa *isa = j->isa;
+    const int64_t words = j->head_words * isa->q_stride;
+    for (int32_t r = 0; r < b->rows; r += isa->rows, q += words) {
+        isa->pack_rows(q, isa->q_stride, head_at(j, &j->a->q, b->row + r, head), j->a->q.dtype,
+                       lti_ld(&j->a->q, j->cols), (int)lti_min64(isa->rows, b->rows - r),
+                       j->a->head_dim);
+        if (j->a->scale < 0) flip_signs(j, q, words);
+    }
+}
+
+/* One step for one row block, whose first row is `row`. */
+static void row_block(const job *j, const step *s, int32_t row, int slot, const lti_word *q,
+                      float *logits, void *weights, lti_attn_rows *st, float *o)
+{
+    const lti_attn_isa *isa = j->isa;
+    const lti_word *k = j->k + slot * j->k_words;
+    const void *panel[MAX_PANELS];
+    for (int p = 0; p < s->npanels; p++)
+        panel[p] = k + s->panel[p] * j->head_words * isa->keys;
+    isa->scores(logits, q, panel, s->npanels, (int)j->head_words);
+    const bool shifted = !s->plain || j->rel;
+    for (int p = 0; p < s->npanels && shifted; p++) {
+        const int col = p * isa->keys;
+        const int64_t from = (int64_t)s->panel[p] * isa->keys - row + j->a->lq - 1 + REL_PAD;
+        isa->shift(logits + col, j->scale, s->bias + col,
+                   j->rel ? j->rel + slot * j->rel_items + from : NULL);
+    }
+    isa->softmax(logits, weights, s->npanels * isa->keys, shifted ? 1.0f : j->scale, st);
+    isa->values(o, weights, s->part, s->nparts, j->v + slot * j->v_words, j->key_words * isa->keys,
+                (int)j->out_panels, st->fade);
+}
+
+static void block_task(void *arg, int64_t task, int thread)
+{
+    const job *j = arg;
+    const lt_attention_args *a = j->a;
+    const lti_attn_isa *isa = j->isa;
+    const int slot = (int)(task / j->nblocks), head = j->first + slot;
+    const block *b = &j->blocks[task % j->nblocks];
+    const int nrb = (b->rows + isa->rows - 1) / isa->rows;
+    char *mem = lti_scratch(j->dev, thread);
+    step *s = (step *)(void *)mem;
+    lti_word *q = (lti_word *)(void *)(mem += up(sizeof *s, 64));
+    float *o = (float *)(void *)(mem += j->q_bytes), *logits = (float *)(void *)(mem += j->o_bytes);
+    void *weights = isa->pairs ? (void *)(mem + j->s_bytes) : logits;
+    lti_attn_rows *st = (lti_attn_rows *)(void *)(mem + j->s_bytes + j->p_bytes);
+    const int64_t q_words = j->head_words * isa->q_stride,
+                  o_items = j->out_panels * isa->rows * isa->keys;
+
+    pack_queries(j, q, b, head);
+    memset(o, 0, (size_t)(nrb * o_items) * sizeof *o);
+    memset(st, 0, (size_t)nrb * sizeof *st);
+    for (int i = 0; i < nrb; i++)
+        for (int r = 0; r < LTI_ATTN_LANES; r++)
+            st[i].top[r] = -FLT_MAX;
+    const lt_attn_plan *p = a->plan;
+    const int32_t *list =
+        p->row + (int64_t)(p->group_of_head ? p->group_of_head[head] : 0) * p->nq + b->tile;
+    cursor c = {.run = p->runs + list[0], .end = p->runs + list[1]};
+    if (c.run < c.end) c.pos = c.run->begin;
+    while (next_step(s, &c, isa->keys))
+        for (int i = 0; i < nrb; i++)
+            row_block(j, s, b->row + i * isa->rows, slot, q + i * q_words, logits, weights, &st[i],
+                      o + i * o_items);
+    for (int i = 0; i < nrb; i++) {
+        const int32_t row = b->row + i * isa->rows;
+        const int64_t item = row * lti_ld(&a->out, j->cols) + (int64_t)head * a->head_dim;
+        isa->finish((char *)a->out.data + item * (int64_t)lt_dtype_size(a->out.dtype), a->out.dtype,
+                    lti_ld(&a->out, j->cols), o + i * o_items, &st[i],
+                    (int)lti_min64(isa->rows, b->rows - i * isa->rows), a->head_dim,
+                    a->lse ? a->lse + head * a->lq + row : NULL);
+    }
+}
+
+/* ---- the call ---- */
+
+static int64_t cut_blocks(const lt_attn_plan *p, int rows, block *out)
+{
+    int64_t n = 0;
+    for (int32_t t = 0; t < p->nq; t++) {
+        const int32_t all = p->q_off[t + 1] - p->q_off[t],
+                      parts = (all + BLOCK_ROWS - 1) / BLOCK_ROWS;
+        const int32_t each =
+            parts ? (int32_t)up((size_t)((all + parts - 1) / parts), (size_t)rows) : 1;
+        for (int32_t r = 0; r < all; r += each, n++)
+            if (out)
+                out[n] = (block){
+                    .tile = t, .row = p->q_off[t] + r, .rows = (int32_t)lti_min64(each, all - r)};
+    }
+    return n;
+}
+
+static void fill_rel(const job *j)
+{
+    const lt_attention_args *a = j->a;
+    const int64_t m = a->rel_max;
+    for (int slot = 0; slot < j->heads && j->first + slot < a->heads; slot++) {
+        const float *from = a->rel_bias + (j->first + slot) * (2 * m + 1) + m;
+        for (int64_t i = 0; i < j->rel_items; i++) {
+            const int64_t d = i - REL_PAD - (a->lq - 1);
+            j->rel[slot * j->rel_items + i] = LOG2E * from[d < -m ? -m : lti_min64(d, m)];
+        }
+    }
+}
+
+/* All shared scratch in one piece: blocks, distances, keys, values. */
+static lt_status get_memory(job *j)
+{
+    const lt_attention_args *a = j->a;
+    const lti_attn_isa *isa = j->isa;
+    const size_t head_bytes = (size_t)(j->k_words + j->v_words + j->rel_items) * sizeof(lti_word);
+    const size_t fit = head_bytes ? PACK_BYTES / head_bytes : 1;
+    j->heads = fit < 1 ? 1 : (int)lti_min64((int64_t)fit, a->heads);
+    const size_t heads = (size_t)j->heads, block_bytes = up((size_t)j->nblocks * sizeof(block), 64);
+    const size_t rel_bytes = up(heads * (size_t)j->rel_items * sizeof(float), 64);
+    const size_t k_bytes = heads * (size_t)j->k_words * sizeof(lti_word);
+    void *mem;
+    LT_TRY(lti_scratch_shared(j->dev, &mem,
+                              block_bytes + rel_bytes + k_bytes +
+                                  heads * (size_t)j->v_words * sizeof(lti_word)));
+    char *at = mem;
+    j->blocks = mem;
+    j->rel = a->rel_bias ? (float *)(void *)(at + block_bytes) : NULL;
+    j->k = (lti_word *)(void *)(at + block_bytes + rel_bytes);
+    j->v = (lti_word *)(void *)(at + block_bytes + rel_bytes + k_bytes);
+
+    const size_t nrb = (size_t)((BLOCK_ROWS + isa->rows - 1) / isa->rows);
+    j->q_bytes = up(nrb * (size_t)(j->head_words * isa->q_stride) * sizeof(lti_word), 64);
+    j->o_bytes = up(nrb * (size_t)(j->out_panels * isa->rows * isa->keys) * sizeof(float), 64);
+    j->s_bytes = up((size_t)isa->rows * LTI_ATTN_LD * sizeof(float), 64);
+    j->p_bytes = isa->pairs ? j->s_bytes : 0;
+    j->st_bytes = nrb * sizeof(lti_attn_rows);
+    return lti_scratch_reserve(j->dev, up(sizeof(step), 64) + j->q_bytes + j->o_bytes + j->s_bytes +
+                                           j->p_bytes + j->st_bytes);
+}
+
+static lt_status attention(lt_dev *dev, const lt_attention_args *a, const lti_attn_isa *isa)
+{
+    LT_TRY(lti_attention_check(dev, a));
+    const int64_t word_items = isa->pairs ? 2 : 1, keys = isa->keys;
+    job j = {.dev = dev, .a = a, .isa = isa, .cols = (int64_t)a->heads * a->head_dim};
+    j.scale = fabsf(a->scale) * LOG2E;
+    j.key_panels = (a->lk + keys - 1) / keys;
+    j.head_words = (a->head_dim + word_items - 1) / word_items;
+    j.key_words = (a->lk + word_items - 1) / word_items;
+    j.out_panels = (a->head_dim + keys - 1) / keys;
+    j.k_words = j.key_panels * j.head_words * keys;
+    j.v_words = j.out_panels * j.key_words * keys;
+    j.rel_items = a->rel_bias ? (int64_t)up((size_t)(a->lq + a->lk) + 2 * REL_PAD, 16) : 0;
+    j.nblocks = cut_blocks(a->plan, isa->rows, NULL);
+    j.pack_tasks = (a->lk + PACK_KEYS - 1) / PACK_KEYS;
+    LT_TRY(get_memory(&j));
+    cut_blocks(a->plan, isa->rows, j.blocks);
+    for (j.first = 0; j.first < a->heads; j.first += j.heads) {
+        const int64_t heads = lti_min64(j.heads, a->heads - j.first);
+        if (j.rel) fill_rel(&j);
+        lti_parallel(dev, heads * j.pack_tasks, pack_task, &j);
+        lti_parallel(dev, heads * j.nblocks, block_task, &j);
+    }
+    return LT_OK;
+}
+
+static lt_status attention_portable(lt_dev *dev, const lt_attention_args *a)
+{
+    return attention(dev, a, &lti_attn_portable);
+}
+
+#if defined(__x86_64__)
+static lt_status attention_avx512(lt_dev *dev, const lt_attention_args *a)
+{
+    return attention(dev, a, &lti_attn_avx512);
+}
+#endif
 
 void lti_attention_register(lt_kernels *k, lti_isa isa)
 {
-    (void)k;
+    k->attention = attention_portable;
+#if defined(__x86_64__)
+    if (isa >= LTI_ISA_AVX512) k->attention = attention_avx512;
+#endif
     (void)isa;
 }

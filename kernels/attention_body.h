@@ -1,0 +1,226 @@
+/* attention_body.h: the arithmetic of attention for one instruction set. Included by attention_<isa>.c, which defines
+ *     vf, VW       a vector of VW floats;  MR rows of a row block, PAIRS 0 or 1
+ *     vf_load vf_store vf_set1 vf_add vf_sub vf_mul vf_max vf_fma(a, b, c) = a*b + c
+ *     vf_top       largest lane;  vf_exp2 for x <= 0: error under 2e-7, 2^x at least 2^-126 for any smaller x
+ *     vf_word      a word in all lanes;  vf_dot(acc, a, b) = acc + a . b, by word
+ *     pack_block   VW rows at a time of pack_rows; false: not for this shape
+ *     put_weights  one vector of weights into its place in p (PAIRS)
+ * Two vectors wide everywhere: a register block of MR x 2 vectors needs MR + 2 loads for 2 MR multiply-adds.
+ * All sums of a row depend on its list of keys only: not on its neighbours, its tile or the threads.
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    NR = 2 * VW,
+    WORD_ITEMS = PAIRS ? 2 : 1,
+    Q_STRIDE = (MR + VW - 1) / VW * VW,
+    P_LD = PAIRS ? LTI_ATTN_STEP / 2 + 16 : LTI_ATTN_LD
+};
+
+static inline void put_word(void *dst, int64_t item, float x)
+{
+    if (PAIRS)
+        ((uint16_t *)dst)[item] = lti_f32_to_bf16(x);
+    else
+        ((float *)dst)[item] = x;
+}
+
+static void pack_rows(void *dst, int stride, const void *src, lt_dtype t, int64_t ld, int n,
+                      int dim)
+{
+    const int words = (dim + WORD_ITEMS - 1) / WORD_ITEMS;
+    int done = 0;
+    for (; done + VW <= stride; done += VW)
+        if (!pack_block((lti_word *)dst + done, stride, src, t, ld, done,
+                        n < done + VW ? n : done + VW, dim))
+            break;
+    for (int w = 0; w < words; w++)
+        for (int r = done; r < stride; r++)
+            for (int e = 0; e < WORD_ITEMS; e++) {
+                const int c = w * WORD_ITEMS + e;
+                put_word((lti_word *)dst + (int64_t)w * stride + r, e,
+                         r < n && c < dim ? lti_get(src, t, r * ld + c) : 0.0f);
+            }
+}
+
+static void pack_values(void *dst, int64_t panel_words, const void *src, lt_dtype t, int64_t ld,
+                        int64_t key, int n, int dim)
+{
+    for (int64_t k = key; k < key + n; k++)
+        for (int c0 = 0, panel = 0; c0 < dim; c0 += NR, panel++) {
+            lti_word *to = (lti_word *)dst + panel * panel_words + k / WORD_ITEMS * NR;
+            for (int c = 0; c < NR; c++)
+                put_word(to, PAIRS ? c * 2 + k % 2 : c,
+                         c0 + c < dim ? lti_get(src, t, k * ld + c0 + c) : 0.0f);
+        }
+}
+
+static void scores(float *s, const void *q, const void *const *panel, int npanels, int words)
+{
+    for (int p = 0; p < npanels; p++, s += NR) {
+        const lti_word *a = q, *b = panel[p];
+        vf acc[MR][2];
+        for (int r = 0; r < MR; r++)
+            acc[r][0] = acc[r][1] = vf_set1(0);
+        for (int w = 0; w < words; w++, a += Q_STRIDE, b += NR) {
+            const vf b0 = vf_load(b), b1 = vf_load(b + VW);
+            for (int r = 0; r < MR; r++) {
+                const vf x = vf_word(a + r);
+                acc[r][0] = vf_dot(acc[r][0], x, b0);
+                acc[r][1] = vf_dot(acc[r][1], x, b1);
+            }
+        }
+        for (int r = 0; r < MR; r++) {
+            vf_store(s + r * LTI_ATTN_LD, acc[r][0]);
+            vf_store(s + r * LTI_ATTN_LD + VW, acc[r][1]);
+        }
+    }
+}
+
+static void shift(float *s, float scale, const float *bias, const float *rel)
+{
+    for (int r = 0; r < MR; r++, s += LTI_ATTN_LD)
+        for (int j = 0; j < NR; j++) {
+            const float x = s[j] * scale + (rel ? bias[j] + rel[j - r] : bias[j]);
+            s[j] = bias[j] == -INFINITY ? -INFINITY : x;
+        }
+}
+
+static void row_tops(float *top, const float *s, int ncols)
+{
+    for (int r = 0; r < MR; r++, s += LTI_ATTN_LD) {
+        vf m0 = vf_load(s), m1 = vf_load(s + VW);
+        for (int j = NR; j < ncols; j += NR) {
+            m0 = vf_max(m0, vf_load(s + j));
+            m1 = vf_max(m1, vf_load(s + j + VW));
+        }
+        top[r] = vf_top(vf_max(m0, m1));
+    }
+}
+
+static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st)
+{
+    float top[LTI_ATTN_LANES] = {0};
+    row_tops(top, s, ncols);
+    /* never under -FLT_MAX: then no difference of two infinities can come up */
+    for (int i = 0; i < LTI_ATTN_LANES; i += VW) {
+        const vf old = vf_load(st->top + i),
+                 now = vf_max(old, vf_mul(vf_load(top + i), vf_set1(scale)));
+        vf_store(st->top + i, now);
+        vf_store(st->fade + i, vf_exp2(vf_sub(old, now)));
+    }
+    const vf c = vf_set1(scale);
+    for (int r = 0; r < MR; r++, s += LTI_ATTN_LD) {
+        const vf m = vf_set1(-st->top[r]);
+        vf s0 = vf_mul(vf_load(st->sum[r]), vf_set1(st->fade[r])), s1 = vf_set1(0);
+        for (int j = 0; j < ncols; j += NR) {
+            const vf p0 = vf_exp2(vf_fma(vf_load(s + j), c, m)),
+                     p1 = vf_exp2(vf_fma(vf_load(s + j + VW), c, m));
+            s0 = vf_add(s0, p0);
+            s1 = vf_add(s1, p1);
+#if PAIRS
+            put_weights((lti_word *)p + r * P_LD + j / 2, p0, p1);
+#else
+            vf_store(s + j, p0);
+            vf_store(s + j + VW, p1);
+#endif
+        }
+        vf_store(st->sum[r], vf_add(s0, s1));
+    }
+    (void)p;
+}
+
+/* Adds n words of keys to a register block. */
+static inline __attribute__((always_inline)) void add_values(vf acc[MR][2], const lti_word *p,
+                                                             const lti_word *v, int n)
+{
+    for (int w = 0; w < n; w++, p++, v += NR) {
+        const vf b0 = vf_load(v), b1 = vf_load(v + VW);
+        for (int r = 0; r < MR; r++) {
+            const vf x = vf_word(p + r * P_LD);
+            acc[r][0] = vf_dot(acc[r][0], x, b0);
+            acc[r][1] = vf_dot(acc[r][1], x, b1);
+        }
+    }
+}
+
+#if PAIRS
+/* A part begins or ends in the middle of a pair: the other key of the pair may be anything, so it is masked away. */
+static void add_half(vf acc[MR][2], const lti_word *p, const lti_word *v, bool second)
+{
+    lti_word half[NR];
+    const uint32_t mask = second ? 0xffff0000u : 0x0000ffffu;
+    for (int j = 0; j < NR; j++) {
+        uint32_t u;
+        memcpy(&u, v + j, sizeof u);
+        u &= mask;
+        memcpy(half + j, &u, sizeof u);
+    }
+    add_values(acc, p, half, 1);
+}
+#endif
+
+static void values(float *o, const void *p, const lti_attn_part *part, int nparts, const void *v,
+                   int64_t panel_words, int npanels, const float *fade)
+{
+    for (int c = 0; c < npanels; c++, o += MR * NR) {
+        const lti_word *panel = (const lti_word *)v + c * panel_words;
+        vf acc[MR][2];
+        for (int r = 0; r < MR; r++) {
+            acc[r][0] = vf_mul(vf_load(o + r * NR), vf_set1(fade[r]));
+            acc[r][1] = vf_mul(vf_load(o + r * NR + VW), vf_set1(fade[r]));
+        }
+        for (int i = 0; i < nparts; i++) {
+            int key = part[i].key, col = part[i].col, n = part[i].n;
+#if PAIRS
+            if (key & 1) {
+                add_half(acc, (const lti_word *)p + col / 2, panel + (int64_t)(key / 2) * NR, true);
+                key++, col++, n--;
+            }
+#endif
+            add_values(acc, (const lti_word *)p + col / WORD_ITEMS,
+                       panel + (int64_t)(key / WORD_ITEMS) * NR, n / WORD_ITEMS);
+#if PAIRS
+            if (n & 1)
+                add_half(acc, (const lti_word *)p + (col + n) / 2,
+                         panel + (int64_t)((key + n) / 2) * NR, false);
+#endif
+        }
+        for (int r = 0; r < MR; r++) {
+            vf_store(o + r * NR, acc[r][0]);
+            vf_store(o + r * NR + VW, acc[r][1]);
+        }
+    }
+}
+
+static void finish(void *out, lt_dtype t, int64_t ld, const float *o, const lti_attn_rows *st,
+                   int n, int dim, float *lse)
+{
+    for (int r = 0; r < n; r++) {
+        float sum = 0;
+        for (int i = 0; i < VW; i++)
+            sum += st->sum[r][i];
+        const bool empty = st->top[r] == -FLT_MAX; /* no key, or only logits of -inf */
+        const float inv = empty ? 0.0f : 1.0f / sum;
+        if (lse) lse[r] = empty ? -INFINITY : (st->top[r] + log2f(sum)) * 0.6931471805599453f;
+        for (int c0 = 0; c0 < dim; c0 += NR) {
+            const float *from = o + (int64_t)c0 / NR * MR * NR + r * NR;
+            const int cols = dim - c0 < NR ? dim - c0 : NR;
+            if (t == LT_F32)
+                for (int c = 0; c < cols; c++)
+                    ((float *)out)[r * ld + c0 + c] = from[c] * inv;
+            else
+                for (int c = 0; c < cols; c++)
+                    ((uint16_t *)out)[r * ld + c0 + c] = lti_f32_to_bf16(from[c] * inv);
+        }
+    }
+}
+
+#define LTI_ATTN_TABLE                                                                        \
+    {                                                                                         \
+        .rows = MR, .q_stride = Q_STRIDE, .keys = NR, .pairs = PAIRS, .pack_rows = pack_rows, \
+        .pack_values = pack_values, .scores = scores, .shift = shift, .softmax = softmax,     \
+        .values = values, .finish = finish                                                    \
+    }
