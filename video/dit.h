@@ -27,6 +27,7 @@ LT_MUST_USE lt_status lti_dit_create(lti_dit **out, lt_dev *dev, const lti_dit_c
 void lti_dit_destroy(lti_dit **dit);
 const lti_dit_config *lti_dit_get_config(const lti_dit *dit);
 lt_dtype lti_dit_compute(const lti_dit *dit);
+lt_dev *lti_dit_device(const lti_dit *dit);
 /* Device bytes of the packed weights, padding of the packing left out. */
 uint64_t lti_dit_weight_bytes(const lti_dit_config *c, lt_dtype compute);
 

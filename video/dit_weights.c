@@ -221,6 +221,11 @@ lt_dtype lti_dit_compute(const lti_dit *dit)
     return dit->compute;
 }
 
+lt_dev *lti_dit_device(const lti_dit *dit)
+{
+    return dit->dev;
+}
+
 uint64_t lti_dit_weight_bytes(const lti_dit_config *c, lt_dtype compute)
 {
     const uint64_t d = (uint64_t)c->dim, f = (uint64_t)c->ffn_dim, n = (uint64_t)c->layers;

@@ -1,0 +1,59 @@
+/* denoise.h: noise to latent: the transformer, guidance and a solver, step by step. Private to video/ (and tests).
+ *
+ *   text rows ─► prompts ┐                      first frame (clean, t = 0) imposed before the first and after every step
+ *   schedule  ─► tables  ┴─► step i: v = uncond + guidance (cond - uncond) ─► solver ─► latent
+ *
+ * Everything is reserved on creation; a step allocates nothing once kernels have their scratch (after the first).
+ */
+#ifndef LTI_VIDEO_DENOISE_H
+#define LTI_VIDEO_DENOISE_H
+
+#include "video/dit.h"
+
+typedef struct lti_denoise_options {
+    const lti_dit *dit;   /* must outlive the denoiser */
+    int32_t frames, h, w; /* of the latent */
+    const lt_scheduler_options *schedule;
+    double guidance;            /* <= 1: `uncond` is not used */
+    const float *cond, *uncond; /* host, [rows, text_dim] */
+    int32_t cond_rows, uncond_rows;
+    bool batch;                /* both branches in one pass */
+    uint64_t seed;             /* of fresh noise, for solvers that want it */
+    const float *first_frame;  /* device, [channels, h * w], kept; NULL = none */
+    const atomic_bool *cancel; /* kept; NULL = none */
+} lti_denoise_options;
+
+typedef struct lti_denoise lti_denoise;
+LT_MUST_USE lt_status lti_denoise_create(lti_denoise **out, const lti_denoise_options *opt);
+void lti_denoise_destroy(lti_denoise **d);
+
+/* The latent, device memory [channels, frames, h, w] f32, owned by the denoiser. Fill it (noise of deviation 1) before step 0. */
+float *lti_denoise_latent(lti_denoise *d);
+int64_t lti_denoise_numbers(const lti_denoise *d); /* of the latent */
+/* Gives the latent away: the caller frees it with lt_dev_free; the denoiser can only be destroyed afterwards. */
+float *lti_denoise_take_latent(lti_denoise *d);
+/* Fills it with noise of `seed`: a number depends on seed and place only. */
+LT_MUST_USE lt_status lti_denoise_noise(lti_denoise *d);
+
+int32_t lti_denoise_steps(const lti_denoise *d);
+double lti_denoise_timestep(const lti_denoise *d, int32_t i);
+int64_t lti_denoise_tokens(const lti_denoise *d);
+double lti_denoise_density(const lti_denoise *d);
+/* Steps 0, 1, ... in order. LT_ERR_NUMERIC when the model's output is not finite (message has the step), LT_ERR_CANCELLED. */
+LT_MUST_USE lt_status lti_denoise_step(lti_denoise *d, int32_t i);
+/* Passes and operations so far (lti_dit_flops). */
+int32_t lti_denoise_passes(const lti_denoise *d);
+double lti_denoise_flops(const lti_denoise *d);
+/* The branches' last outputs, device memory, for tests: guided (after guidance this is the conditional's place), unconditional. */
+const float *lti_denoise_velocity(const lti_denoise *d, bool uncond);
+
+/* Device bytes of a denoiser: run, prompts of `rows` text rows each, latents, solver. No device needed. */
+uint64_t lti_denoise_bytes(const lti_dit_config *c, lt_dtype compute, int32_t frames, int32_t h,
+                           int32_t w, int32_t steps, int32_t rows, bool guided, bool batch);
+/* Of these, the latents and the solver's state. */
+uint64_t lti_denoise_latent_bytes(const lti_dit_config *c, int32_t frames, int32_t h, int32_t w);
+
+/* LT_ERR_NUMERIC "<where>: k of n numbers are not finite" unless all n are. */
+LT_MUST_USE lt_status lti_check_finite(lt_dev *dev, const float *x, int64_t n, const char *where);
+
+#endif
