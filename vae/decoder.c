@@ -100,12 +100,11 @@ lt_status lt_vae_decoder_next(lt_vae_decoder *dec, lt_image *out)
                         "vae decoder: a call failed before; reset it first");
     if (i >= 0) {
         LT_TRY(lti_vae_flow_second(f, i));
-        if (f->probe) LT_TRY(f->probe(f->probe_user, f->net->node[i].name, &f->x));
     } else {
         if (!dec->pushed) return LT_AGAIN;
+        LT_TRY(enter(dec));
         dec->pushed = false;
         i = 0;
-        LT_TRY(enter(dec));
     }
     for (i++; i < f->net->n; i++) {
         bool more;

@@ -224,6 +224,15 @@ static lt_status run_up(lti_vae_flow *f, const lti_vae_node *node, lti_vae_state
     return run_up_half(f, node, st, p, 0);
 }
 
+/* A node that failed half way has lost frames of its history: nothing is right until the next reset. */
+static lt_status finish(lti_vae_flow *f, const lti_vae_node *node, lt_status s, bool out)
+{
+    if (s >= 0 && out && f->probe) s = f->probe(f->probe_user, node->name, &f->x);
+    if (s >= 0) return LT_OK;
+    f->broken = true;
+    return lti_within(lt_dev_ctx(f->dev), s, "vae %s", node->name);
+}
+
 lt_status lti_vae_flow_second(lti_vae_flow *f, int i)
 {
     const lti_vae_node *node = &f->net->node[i];
@@ -231,14 +240,12 @@ lt_status lti_vae_flow_second(lti_vae_flow *f, int i)
     int32_t h, w;
     lti_vae_node_size(f->net, node, f->h0, f->w0, &h, &w);
     lti_vae_pool *p = pool_of(f, h, w, node->cin);
-    lt_status s = run_up_half(f, node, st, p, 1);
-    if (s < 0) {
-        f->broken = true;
-        return lti_within(lt_dev_ctx(f->dev), s, "vae %s", node->name);
+    const lt_status s = run_up_half(f, node, st, p, 1);
+    if (s >= 0) {
+        advance(p, st->past[0], st->held);
+        st->held = NULL;
     }
-    advance(p, st->past[0], st->held);
-    st->held = NULL;
-    return LT_OK;
+    return finish(f, node, s, true);
 }
 
 /* 3x3 with stride 2, padded on the right and below only. */
@@ -317,10 +324,6 @@ lt_status lti_vae_flow_step(lti_vae_flow *f, int i, const lt_image *src, bool *o
 {
     const lti_vae_node *node = &f->net->node[i];
     *out = true;
-    lt_status s = run_node(f, node, &f->node[i], src ? src : &f->x, out);
-    if (s < 0) {
-        f->broken = true;
-        return lti_within(lt_dev_ctx(f->dev), s, "vae %s", node->name);
-    }
-    return *out && f->probe ? f->probe(f->probe_user, node->name, &f->x) : LT_OK;
+    const lt_status s = run_node(f, node, &f->node[i], src ? src : &f->x, out);
+    return finish(f, node, s, *out);
 }
