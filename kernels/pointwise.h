@@ -40,6 +40,26 @@ static inline void lti_philox(uint32_t out[4], const uint32_t counter[4], const 
     out[3] = c3;
 }
 
+enum { LTI_MAX_HEAD_DIM = 1024 }; /* of qknorm: a token's turns are held on the stack */
+
+/* An operation on rows (elements, lines of pixels or tokens) begin .. end - 1; args is the operation's struct. */
+typedef void lti_span_fn(const void *args, int64_t begin, int64_t end);
+
+typedef struct lti_stats_part {
+    int64_t bad;
+    float min, max; /* FLT_MAX, -FLT_MAX when there was no finite number */
+    double sum, squares;
+} lti_stats_part;
+
+typedef struct lti_spans {
+    lti_span_fn *convert, *norm, *qknorm, *channorm, *lincomb, *map, *patch, *noise, *latent_image,
+        *rgb8;
+    void (*stats_block)(lti_stats_part *part, const float *x, int64_t n);
+} lti_spans;
+extern const lti_spans lti_spans_portable; /* pointwise_portable.c, and so on */
+extern const lti_spans lti_spans_avx2;
+extern const lti_spans lti_spans_avx512;
+
 /* Distances of a latent's planes, defaults filled in. */
 static inline int64_t lti_frame_stride(const lt_patch_args *a)
 {

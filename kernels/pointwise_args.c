@@ -70,6 +70,8 @@ lt_status lti_check_qknorm(lt_dev *dev, const lt_qknorm_args *a)
 {
     if (a->heads < 1) return bad(dev, LT_ERR_SHAPE, "qknorm", "heads", a->heads);
     if (a->head_dim < 1) return bad(dev, LT_ERR_SHAPE, "qknorm", "head_dim", a->head_dim);
+    if (a->head_dim > LTI_MAX_HEAD_DIM)
+        return bad(dev, LT_ERR_SHAPE, "qknorm", "head_dim", a->head_dim);
     const int64_t cols = (int64_t)a->heads * a->head_dim;
     LT_TRY(check_size(dev, "qknorm", a->rows, cols));
     LT_TRY(check_mat(dev, "qknorm", "out", &a->out, a->rows, cols));
