@@ -79,13 +79,18 @@ typedef struct lti_model_files {
 } lti_model_files;
 
 /* Finds and maps what `opt` names; parts that are not there are NULL (lti_model_files_require turns that into an error).
- * Errors as lti_tensors_open, for parts that are there and cannot be read. On failure *out is NULL. */
+ * Errors as lti_tensors_open, for parts that are there and cannot be read; LT_ERR_ARG when two files could be meant.
+ * On failure *out is NULL. */
 LT_MUST_USE lt_status lti_model_files_find(lti_model_files **out, lt_ctx *ctx, const lt_model_options *opt);
-void lti_model_files_close(lti_model_files **f);
+void lti_model_files_close(lti_model_files **f); /* accepts NULL */
 /* LT_ERR_MISSING when a part or the tokenizer is not there: where it was looked for and what to give instead. */
 LT_MUST_USE lt_status lti_model_files_require(lt_ctx *ctx, const lti_model_files *f);
+/* The sentencepiece model that a text encoder's file carries inside, or NULL. */
+const lti_entry *lti_model_files_inner_tokenizer(const lti_model_files *f);
 
 /* Reads a whole small file: *text malloc'd, terminated. LT_ERR_IO, LT_ERR_FORMAT (longer than limit), LT_ERR_MEM. */
 LT_MUST_USE lt_status lti_read_file(char **text, size_t *len, lt_ctx *ctx, const char *path, size_t limit);
+/* Which parts does the file or index at `path` hold (bit 1 << lti_part)? Errors as lti_tensors_open. */
+LT_MUST_USE lt_status lti_file_parts(uint32_t *parts, lt_ctx *ctx, const char *path);
 
 #endif

@@ -3,6 +3,7 @@
 #include "video/json.h"
 #include "video/names.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,48 @@ static lt_status add_file(lti_tensors *t, const char *path)
     LT_TRY(lti_file_open(&t->file[t->files], t->ctx, path));
     t->files++;
     return LT_OK;
+}
+
+lt_status lti_read_file(char **text, size_t *len, lt_ctx *ctx, const char *path, size_t limit)
+{
+    *text = NULL;
+    *len = 0;
+    FILE *f = fopen(path, "rbe");
+    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s: %s", path, strerror(errno));
+    lt_status s = LT_OK;
+    size_t n = 0, room = 0;
+    char *buf = NULL;
+    for (;;) {
+        if (room - n < 2) {
+            room = room ? 2 * room : 4096;
+            char *p = realloc(buf, room);
+            if (!p) {
+                s = lti_fail(ctx, LT_ERR_MEM, "%s: no memory for %zu bytes", path, room);
+                goto fail;
+            }
+            buf = p;
+        }
+        const size_t got = fread(buf + n, 1, room - n - 1, f);
+        n += got;
+        if (n > limit) {
+            s = lti_fail(ctx, LT_ERR_FORMAT, "%s: longer than %zu bytes", path, limit);
+            goto fail;
+        }
+        if (!got) break;
+    }
+    if (ferror(f)) {
+        s = lti_fail(ctx, LT_ERR_IO, "%s: %s", path, strerror(errno));
+        goto fail;
+    }
+    fclose(f);
+    buf[n] = 0;
+    *text = buf;
+    *len = n;
+    return LT_OK;
+fail:
+    free(buf);
+    fclose(f);
+    return s;
 }
 
 /* ---- index ------------------------------------------------------------------------------- */
@@ -240,6 +283,23 @@ lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path, lti
         lti_tensors_close(&t);
     else
         *out = t;
+    return s;
+}
+
+lt_status lti_file_parts(uint32_t *parts, lt_ctx *ctx, const char *path)
+{
+    *parts = 0;
+    lti_tensors *t;
+    LT_TRY(lti_tensors_open(&t, ctx, path, LTI_PART_RAW, NULL));
+    const char **names = calloc((size_t)t->count + 1, sizeof *names);
+    for (int64_t i = 0; names && i < t->count; i++)
+        names[i] = t->entry[i].stored;
+    for (int p = LTI_PART_RAW + 1; names && p < LTI_PART_COUNT; p++)
+        if (lti_naming_has_part((lti_part)p, names, t->count)) *parts |= 1u << p;
+    const lt_status s =
+        names ? LT_OK : lti_fail(ctx, LT_ERR_MEM, "%s: no memory for its names", path);
+    free(names);
+    lti_tensors_close(&t);
     return s;
 }
 
