@@ -1,5 +1,4 @@
 /* fuzz_stream_inspect.c: any bytes as a video file to be described. */
-#define _GNU_SOURCE
 #include "stream/stream.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* fuzz_stream_picture.c: any bytes as a picture and as a video. The decoders themselves are the system's and not
  * instrumented; what is ours are the limits, the cropping and the turning. */
-#define _GNU_SOURCE
 #include "stream/stream.h"
 
 #include <stdio.h>
