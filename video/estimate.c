@@ -1,0 +1,186 @@
+/* estimate.c: what a run will take, from headers alone: bytes by phase, operations, and whether it fits this machine. */
+#include "video/denoise.h"
+#include "video/model_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Panels that kernels pack for themselves, thread stacks, the program: measured 60 to 120 MiB. */
+static const uint64_t overhead = (uint64_t)128 << 20;
+
+/* ---- what the machine has ---- */
+
+/* The number after `key` in a small text file, times `unit`; UINT64_MAX when there is none ("max" of a control group). */
+static uint64_t read_number(const char *path, const char *key, uint64_t unit)
+{
+    FILE *f = fopen(path, "re");
+    if (!f) return UINT64_MAX;
+    char line[256];
+    uint64_t value = UINT64_MAX;
+    while (value == UINT64_MAX && fgets(line, sizeof line, f)) {
+        if (strncmp(line, key, strlen(key)) != 0) continue;
+        char *end;
+        const unsigned long long n = strtoull(line + strlen(key), &end, 10);
+        if (end != line + strlen(key))
+            value = n * unit;
+        else
+            break;
+    }
+    fclose(f);
+    return value;
+}
+
+uint64_t lti_available_bytes(void)
+{
+    const uint64_t free = read_number("/proc/meminfo", "MemAvailable:", 1024);
+    const uint64_t max = read_number("/sys/fs/cgroup/memory.max", "", 1);
+    const uint64_t used = read_number("/sys/fs/cgroup/memory.current", "", 1);
+    if (max == UINT64_MAX || used == UINT64_MAX || used > max) return free;
+    return max - used < free ? max - used : free;
+}
+
+/* ---- bytes ---- */
+
+static void count_elements(void *user, const char *name, int ndim, const int64_t *dim)
+{
+    (void)name;
+    uint64_t n = 1;
+    for (int i = 0; i < ndim; i++)
+        n *= (uint64_t)dim[i];
+    *(uint64_t *)user += n;
+}
+
+static uint64_t vae_bytes(lt_vae_config c, bool encoder, lt_dtype t)
+{
+    uint64_t n = 0;
+    c.no_encoder = !encoder;
+    c.no_decoder = encoder;
+    c.compute = t;
+    lt_vae_list_tensors(&c, count_elements, &n);
+    return n * lt_dtype_size(t);
+}
+
+static uint64_t max_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A guess of the tokens in a text, for operations and small buffers: about three letters each. */
+static int32_t text_rows(const char *text, int32_t max)
+{
+    const size_t n = strlen(text) / 3 + 2;
+    return n < (size_t)max ? (int32_t)n : max;
+}
+
+typedef struct shape {
+    int32_t frames, h, w, rows[2];
+    int64_t tokens;
+    bool guided;
+} shape;
+
+static shape shape_of(const lti_config *c, const lt_session_options *o)
+{
+    const int32_t p = c->dit.patch;
+    shape s = {.frames = (o->num_frames - 1) / c->info.frame_scale + 1,
+               .h = o->height / c->info.spatial_scale,
+               .w = o->width / c->info.spatial_scale,
+               .rows = {text_rows(o->prompt, c->dit.text_len),
+                        text_rows(o->negative_prompt, c->dit.text_len)},
+               .guided = o->guidance_scale > 1};
+    s.tokens = (int64_t)s.frames * (s.h / p) * (s.w / p);
+    return s;
+}
+
+static double flops_of(const lti_config *c, const lt_session_options *o, const shape *s, bool batch)
+{
+    const int64_t keys[2] = {s->rows[0] + 1, s->rows[1] + 1};
+    const int32_t branches = s->guided ? 2 : 1;
+    const double pass = lti_dit_flops(&c->dit, s->tokens, branches, keys, batch);
+    double sum = pass * o->num_inference_steps + lt_vae_decode_flops(&c->vae, s->h, s->w, true) +
+                 (s->frames - 1) * lt_vae_decode_flops(&c->vae, s->h, s->w, false);
+    for (int32_t b = 0; b < branches; b++)
+        sum += lti_text_flops(&c->text, s->rows[b]);
+    return sum;
+}
+
+void lti_estimate(lt_estimate *out, const lti_config *c, lt_dtype dtype,
+                  const lt_session_options *o, bool batch)
+{
+    const shape s = shape_of(c, o);
+    const int32_t rows = (int32_t)max_of((uint64_t)s.rows[0], (uint64_t)s.rows[1]);
+    lt_vae_config vae = c->vae;
+    vae.compute = dtype;
+    vae.no_encoder = true;
+    *out = (lt_estimate){
+        .weights = lti_dit_weight_bytes(&c->dit, dtype) + vae_bytes(c->vae, false, dtype),
+        .text = lti_text_bytes(&c->text, dtype, s.rows[0] + (s.guided ? s.rows[1] : 0)),
+        .latent = lti_denoise_latent_bytes(&c->dit, s.frames, s.h, s.w),
+        .vae = lt_vae_decoder_bytes(&vae, s.h, s.w) +
+               (uint64_t)(1 + c->info.frame_scale) * 3 * (uint64_t)o->width * (uint64_t)o->height,
+        .flops = flops_of(c, o, &s, batch),
+    };
+    const uint64_t denoise =
+        lti_denoise_bytes(&c->dit, dtype, s.frames, s.h, s.w, o->num_inference_steps, rows,
+                          s.guided, s.guided && batch);
+    out->activation = denoise - out->latent;
+    uint64_t peak = max_of(out->text, max_of(denoise, out->vae + out->latent / 7));
+    if (o->image) { /* encoded in f32, with a state of the decoder's order */
+        vae.compute = LT_F32;
+        peak = max_of(peak, vae_bytes(c->vae, true, LT_F32) + lt_vae_decoder_bytes(&vae, s.h, s.w));
+    }
+    out->total_peak = out->weights + peak + overhead;
+}
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / (double)((uint64_t)1 << 30);
+}
+
+lt_status lti_estimate_fit(lt_estimate *out, lt_ctx *ctx, const lti_config *c, lt_dtype dtype,
+                           const lt_session_options *o, uint64_t loaded)
+{
+    const uint64_t available = lti_available_bytes();
+    const uint64_t limit = o->memory_limit           ? o->memory_limit
+                           : available == UINT64_MAX ? UINT64_MAX
+                                                     : available + loaded;
+    bool batch = o->guidance_scale > 1 && o->cfg_mode != LT_CFG_SERIAL;
+    lti_estimate(out, c, dtype, o, batch);
+    if (batch && o->cfg_mode == LT_CFG_AUTO && out->total_peak > limit) {
+        batch = false;
+        lti_estimate(out, c, dtype, o, batch);
+    }
+    out->cfg_batch = batch;
+    out->available = available;
+    if (out->total_peak <= limit) return LT_OK;
+    return lti_fail(ctx, LT_ERR_MEM,
+                    "%d frames of %dx%d need %.2f GiB (weights %.2f, activations %.2f, latents "
+                    "%.2f, VAE %.2f), "
+                    "%.2f GiB are %s",
+                    o->num_frames, o->width, o->height, gib(out->total_peak), gib(out->weights),
+                    gib(out->activation), gib(out->latent), gib(out->vae), gib(limit),
+                    o->memory_limit ? "allowed" : "free");
+}
+
+static lt_status estimate_files(lt_estimate *out, lt_ctx *ctx, const lti_model_files *files,
+                                const lt_model_options *model, const lt_session_options *opt)
+{
+    lti_config c;
+    LT_TRY(lti_model_files_require(ctx, files));
+    LT_TRY(lti_config_read(&c, ctx, files));
+    lt_session_options o = *opt;
+    LT_TRY(lt_session_validate(ctx, &c.info, &o));
+    const lt_dtype dtype = model->dtype ? model->dtype : LT_BF16;
+    return lti_estimate_fit(out, ctx, &c, dtype, &o, 0);
+}
+
+lt_status lt_session_estimate(lt_estimate *out, lt_ctx *ctx, const lt_model_options *model,
+                              const lt_session_options *opt)
+{
+    *out = (lt_estimate){0};
+    lti_model_files *files;
+    LT_TRY(lti_model_files_find(&files, ctx, model));
+    const lt_status s = estimate_files(out, ctx, files, model, opt);
+    lti_model_files_close(&files);
+    return s;
+}

@@ -1,0 +1,223 @@
+/* model.c: a model opened for computing: transformer and VAE decoder packed, tokenizer ready, text encoder left in its map. */
+#include "video/model_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static lt_status check_dtype(lt_ctx *ctx, lt_dtype t)
+{
+    if (t == 0 || t == LT_F32 || t == LT_BF16) return LT_OK;
+    return lti_fail(ctx, LT_ERR_DTYPE, "compute type %s: not one of f32, bf16", lt_dtype_name(t));
+}
+
+/* Files, configuration, tensors: everything that can be known before anything is packed. */
+static lt_status read_model(lti_model_files **files, lti_config *c, lt_ctx *ctx,
+                            const lt_model_options *opt)
+{
+    LT_TRY(check_dtype(ctx, opt->dtype));
+    LT_TRY(lti_model_files_find(files, ctx, opt));
+    lt_status s = lti_model_files_require(ctx, *files);
+    if (s >= 0) s = lti_config_read(c, ctx, *files);
+    if (s >= 0) s = lti_config_check(ctx, c, *files);
+    if (s < 0) lti_model_files_close(files);
+    return s;
+}
+
+lt_status lt_model_probe(lt_model_info *out, lt_ctx *ctx, const lt_model_options *opt)
+{
+    *out = (lt_model_info){0};
+    lti_model_files *files;
+    lti_config c;
+    LT_TRY(read_model(&files, &c, ctx, opt));
+    lti_model_files_close(&files);
+    *out = c.info;
+    out->dtype = opt->dtype ? opt->dtype : LT_BF16;
+    return LT_OK;
+}
+
+static lt_status pack(lt_model *m)
+{
+    const lt_tensor_source dit = lti_tensors_source(m->files->dit);
+    const lt_tensor_source vae = lti_tensors_source(m->files->vae);
+    lt_vae_config c = m->config.vae;
+    c.compute = m->dtype;
+    c.no_encoder = true;
+    LT_TRY(lti_dit_create(&m->dit, m->dev, &m->config.dit, m->dtype, &dit));
+    lti_tensors_close(&m->files->dit);
+    LT_TRY(lt_vae_create(&m->vae, m->dev, &c, &vae));
+    return lti_tokenizer_open(&m->tokenizer, m->ctx, m->files->tokenizer);
+}
+
+lt_status lt_model_open(lt_model **out, lt_dev *dev, const lt_model_options *opt)
+{
+    *out = NULL;
+    lt_ctx *ctx = lt_dev_ctx(dev);
+    lt_model *m = calloc(1, sizeof *m);
+    if (!m) return lti_fail(ctx, LT_ERR_MEM, "no memory for a model");
+    m->dev = dev;
+    m->ctx = ctx;
+    m->dtype = opt->dtype ? opt->dtype : lt_dev_auto_dtype(dev);
+    lt_status s = read_model(&m->files, &m->config, ctx, opt);
+    if (s >= 0) s = pack(m);
+    if (s < 0) {
+        lt_model_close(&m);
+        return s;
+    }
+    m->config.info.dtype = m->dtype;
+    *out = m;
+    return LT_OK;
+}
+
+void lt_model_close(lt_model **model)
+{
+    lt_model *m = model ? *model : NULL;
+    if (!m) return;
+    lti_tokenizer_close(&m->tokenizer);
+    lt_vae_destroy(&m->vae);
+    lti_dit_destroy(&m->dit);
+    lti_model_files_close(&m->files);
+    free(m);
+    *model = NULL;
+}
+
+void lt_model_get_info(const lt_model *model, lt_model_info *out)
+{
+    *out = model->config.info;
+}
+
+/* ---- text ---- */
+
+/* The encoder's limit and the rows that the transformer sees, EOS included. */
+static int32_t max_tokens(const lt_model *m)
+{
+    const int32_t a = m->config.text.max_tokens, b = m->config.dit.text_len;
+    return a < b ? a : b;
+}
+
+static lt_status tokenize(const lt_model *m, const char *text, int32_t **ids, int32_t *n)
+{
+    int32_t cut = 0;
+    LT_TRY(lti_tokenizer_encode(m->tokenizer, m->ctx, text, max_tokens(m), m->config.text.vocab,
+                                ids, n, &cut));
+    if (cut) lti_log(m->ctx, LT_LOG_WARN, "prompt_tokens=%d cut=%d", *n, cut);
+    return LT_OK;
+}
+
+lt_status lt_model_tokenize(lt_model *model, const char *text, int32_t **ids, int32_t *n)
+{
+    *ids = NULL;
+    *n = 0;
+    return tokenize(model, text, ids, n);
+}
+
+static lt_status encode_ids(lt_model *m, lti_text_rows *out, int32_t *const *ids, lti_text_job *job)
+{
+    const size_t dim = (size_t)m->config.text.dim;
+    size_t rows = 0;
+    for (int32_t i = 0; i < job->texts; i++)
+        rows += (size_t)out->n[i];
+    out->rows = malloc(rows * dim * sizeof *out->rows);
+    if (!out->rows) return lti_fail(m->ctx, LT_ERR_MEM, "no memory for %zu rows of text", rows);
+    const int32_t *list[LTI_MAX_TEXTS];
+    size_t at = 0;
+    for (int32_t i = 0; i < job->texts; i++) {
+        list[i] = ids[i];
+        out->of[i] = out->rows + at * dim;
+        at += (size_t)out->n[i];
+    }
+    const lt_tensor_source source = lti_tensors_source(m->files->text);
+    job->config = &m->config.text;
+    job->source = &source;
+    job->compute = m->dtype;
+    job->ids = list;
+    job->len = out->n;
+    return lti_text_encode(m->dev, out->rows, job);
+}
+
+lt_status lti_model_encode(lt_model *m, lti_text_rows *out, const char *const *text, int32_t texts,
+                           bool (*layer_done)(void *user, int32_t done, int32_t layers), void *user)
+{
+    *out = (lti_text_rows){0};
+    int32_t *ids[LTI_MAX_TEXTS] = {0};
+    lt_status s = LT_OK;
+    for (int32_t i = 0; i < texts && s >= 0; i++)
+        s = tokenize(m, text[i], &ids[i], &out->n[i]);
+    lti_text_job job = {.texts = texts, .layer_done = layer_done, .user = user};
+    if (s >= 0) s = encode_ids(m, out, ids, &job);
+    for (int32_t i = 0; i < texts; i++)
+        free(ids[i]);
+    if (s < 0) lti_text_rows_free(out);
+    return s;
+}
+
+void lti_text_rows_free(lti_text_rows *r)
+{
+    free(r->rows);
+    *r = (lti_text_rows){0};
+}
+
+lt_status lt_model_encode_text(lt_model *model, const char *text, float **out, int32_t *rows)
+{
+    lti_text_rows r;
+    *out = NULL;
+    *rows = 0;
+    LT_TRY(lti_model_encode(model, &r, &text, 1, NULL, NULL));
+    *out = r.rows;
+    *rows = r.n[0];
+    return LT_OK;
+}
+
+/* ---- first frame ---- */
+
+static lt_status encode_frame(lt_model *m, lt_vae *vae, lt_image *img, float *z)
+{
+    lt_vae_encoder *enc;
+    const int64_t pixels =
+        (int64_t)(img->h / m->config.info.spatial_scale) * (img->w / m->config.info.spatial_scale);
+    LT_TRY(lt_vae_encoder_create(&enc, vae, img->h, img->w));
+    lt_status s = lt_vae_encoder_push(enc, img);
+    if (s >= 0) s = lt_vae_encoder_next(enc, z, pixels);
+    lt_vae_encoder_destroy(&enc);
+    if (s == LT_AGAIN)
+        return lti_fail(m->ctx, LT_ERR_ARG, "the VAE encoder made nothing of one frame");
+    return s;
+}
+
+static lt_status upload_picture(lt_model *m, lt_image *img, const uint8_t *rgb)
+{
+    const size_t bytes = (size_t)img->w * (size_t)img->h * 3;
+    uint8_t *dev = NULL;
+    lt_status s = lt_dev_alloc(m->dev, (void **)&dev, bytes, LT_TAG_VAE_WORK);
+    if (s >= 0) s = lt_dev_upload(m->dev, dev, rgb, bytes);
+    if (s >= 0) s = lt_rgb8(m->dev, &(lt_rgb8_args){.rgb = dev, .img = *img, .to_image = true});
+    lt_dev_free(m->dev, dev);
+    return s;
+}
+
+lt_status lti_model_encode_image(lt_model *m, float **z, const uint8_t *rgb, int32_t width,
+                                 int32_t height)
+{
+    *z = NULL;
+    const lt_tensor_source source = lti_tensors_source(m->files->vae);
+    lt_vae_config c = m->config.vae;
+    c.compute = LT_F32;
+    c.no_encoder = false;
+    c.no_decoder = true;
+    lt_image img = {.dtype = LT_F32, .h = height, .w = width, .c = 3};
+    const int64_t scale = m->config.info.spatial_scale,
+                  n = (int64_t)c.z_dim * (height / scale) * (width / scale);
+    lt_vae *vae = NULL;
+    float *out = NULL;
+    lt_status s = lt_dev_alloc(m->dev, &img.data, lt_image_bytes(&img), LT_TAG_VAE_WORK);
+    if (s >= 0) s = lt_dev_alloc(m->dev, (void **)&out, (size_t)n * sizeof(float), LT_TAG_LATENT);
+    if (s >= 0) s = upload_picture(m, &img, rgb);
+    if (s >= 0) s = lt_vae_create(&vae, m->dev, &c, &source);
+    if (s >= 0) s = encode_frame(m, vae, &img, out);
+    lt_vae_destroy(&vae);
+    lt_dev_free(m->dev, img.data);
+    if (s < 0)
+        lt_dev_free(m->dev, out);
+    else
+        *z = out;
+    return s;
+}

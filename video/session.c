@@ -1,0 +1,329 @@
+/* session.c: one timeline, pulled. The first call encodes the texts, denoises the latent and opens the decoder; every call then hands
+ * out the frames of one latent frame. Each phase's memory is gone before the next begins. */
+#include "video/denoise.h"
+#include "video/model_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef enum state { STATE_NEW, STATE_DECODE, STATE_END, STATE_FAILED } state;
+
+struct lt_session {
+    lt_model *m;
+    lt_dev *dev;
+    lt_ctx *ctx;
+    lt_session_options o; /* validated; texts, list and image are the copies below */
+    char *prompt, *negative;
+    float *list;
+    uint8_t *image;
+    lt_scheduler_options schedule;
+    int32_t frames, h, w; /* of the latent */
+    state state;
+    lt_status failure;
+    char message[512];  /* of the failure, said again at every later call */
+    atomic_bool cancel; /* set by any thread, polled between layers and frames */
+
+    float *latent; /* device, once denoised */
+    lt_vae_decoder *decoder;
+    int32_t pushed; /* latent frames given to the decoder */
+    uint8_t *rgb_dev, *rgb;
+    double start, step_start;
+    lt_session_report report;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- making and unmaking ---- */
+
+static lt_status copy_bytes(lt_ctx *ctx, void **out, const void *from, size_t bytes)
+{
+    *out = NULL;
+    if (!from) return LT_OK;
+    *out = malloc(bytes + 1);
+    if (!*out) return lti_fail(ctx, LT_ERR_MEM, "no memory for %zu bytes of options", bytes);
+    memcpy(*out, from, bytes);
+    return LT_OK;
+}
+
+static lt_status copy_options(lt_session *s)
+{
+    lt_session_options *o = &s->o;
+    const size_t list = (size_t)o->step_list_len * sizeof *s->list;
+    const size_t image = (size_t)o->width * (size_t)o->height * 3;
+    LT_TRY(copy_bytes(s->ctx, (void **)&s->prompt, o->prompt, strlen(o->prompt) + 1));
+    LT_TRY(copy_bytes(s->ctx, (void **)&s->negative, o->negative_prompt,
+                      strlen(o->negative_prompt) + 1));
+    LT_TRY(copy_bytes(s->ctx, (void **)&s->list, o->step_list, list));
+    LT_TRY(copy_bytes(s->ctx, (void **)&s->image, o->image, image));
+    o->prompt = s->prompt;
+    o->negative_prompt = s->negative;
+    o->step_list = s->list;
+    o->image = s->image;
+    o->attention = "dense";
+    return LT_OK;
+}
+
+static lt_status prepare(lt_session *s)
+{
+    const lti_config *c = &s->m->config;
+    lt_estimate e;
+    const uint64_t loaded = lti_dit_weight_bytes(&c->dit, s->m->dtype);
+    LT_TRY(lt_session_validate(s->ctx, &c->info, &s->o));
+    LT_TRY(lti_estimate_fit(&e, s->ctx, c, s->m->dtype, &s->o, loaded));
+    LT_TRY(copy_options(s));
+    s->schedule = lti_schedule(c, &s->o);
+    s->frames = (s->o.num_frames - 1) / c->info.frame_scale + 1;
+    s->h = s->o.height / c->info.spatial_scale;
+    s->w = s->o.width / c->info.spatial_scale;
+    s->report = (lt_session_report){.width = s->o.width,
+                                    .height = s->o.height,
+                                    .num_frames = s->o.num_frames,
+                                    .fps = s->o.fps,
+                                    .steps = s->o.num_inference_steps,
+                                    .seed = s->o.seed,
+                                    .guidance = s->o.guidance_scale,
+                                    .shift = s->o.flow_shift,
+                                    .cfg_batch = e.cfg_batch};
+    return LT_OK;
+}
+
+lt_status lt_session_create(lt_session **out, lt_model *model, const lt_session_options *opt)
+{
+    *out = NULL;
+    lt_session *s = calloc(1, sizeof *s);
+    if (!s) return lti_fail(model->ctx, LT_ERR_MEM, "no memory for a session");
+    s->m = model;
+    s->dev = model->dev;
+    s->ctx = model->ctx;
+    s->o = *opt;
+    atomic_init(&s->cancel, false);
+    const lt_status st = prepare(s);
+    if (st < 0)
+        lt_session_destroy(&s);
+    else
+        *out = s;
+    return st;
+}
+
+static void release_device(lt_session *s)
+{
+    lt_vae_decoder_destroy(&s->decoder);
+    lt_dev_free(s->dev, s->latent);
+    lt_dev_free(s->dev, s->rgb_dev);
+    s->latent = NULL;
+    s->rgb_dev = NULL;
+}
+
+void lt_session_destroy(lt_session **session)
+{
+    lt_session *s = session ? *session : NULL;
+    if (!s) return;
+    release_device(s);
+    free(s->rgb);
+    free(s->prompt);
+    free(s->negative);
+    free(s->list);
+    free(s->image);
+    free(s);
+    *session = NULL;
+}
+
+void lt_session_cancel(lt_session *s)
+{
+    atomic_store(&s->cancel, true);
+}
+
+static lt_status cancelled(lt_session *s, const char *where)
+{
+    if (!atomic_load(&s->cancel)) return LT_OK;
+    return lti_fail(s->ctx, LT_ERR_CANCELLED, "cancelled while %s", where);
+}
+
+static void progress(lt_session *s, lt_phase phase, int32_t step, int32_t steps)
+{
+    const double t = now();
+    if (s->o.progress)
+        s->o.progress(s->o.progress_user, &(lt_progress){.phase = phase,
+                                                         .step = step,
+                                                         .steps = steps,
+                                                         .seconds = t - s->start,
+                                                         .step_seconds = t - s->step_start});
+    s->step_start = t;
+}
+
+/* ---- text ---- */
+
+static bool layer_done(void *user, int32_t done, int32_t layers)
+{
+    lt_session *s = user;
+    progress(s, LT_PHASE_TEXT, done, layers);
+    return !atomic_load(&s->cancel);
+}
+
+static lt_status encode_texts(lt_session *s, lti_text_rows *rows)
+{
+    const double t = now();
+    const char *const text[] = {s->prompt, s->negative};
+    LT_TRY(lti_model_encode(s->m, rows, text, s->o.guidance_scale > 1 ? 2 : 1, layer_done, s));
+    s->report.text_seconds = now() - t;
+    return LT_OK;
+}
+
+/* ---- denoising ---- */
+
+static lt_status denoise_steps(lt_session *s, lti_denoise *d)
+{
+    const int32_t steps = lti_denoise_steps(d);
+    lt_mem_stats m;
+    uint64_t warm = 0;
+    progress(s, LT_PHASE_DENOISE, 0, steps);
+    for (int32_t i = 0; i < steps; i++) {
+        LT_TRY(cancelled(s, "denoising"));
+        LT_TRY(lti_denoise_step(d, i));
+        lt_dev_mem_stats(s->dev, &m);
+        if (i == 0) warm = m.alloc_calls;
+        progress(s, LT_PHASE_DENOISE, i + 1, steps);
+    }
+    s->report.step_allocs = m.alloc_calls - warm;
+    return lti_check_finite(s->dev, lti_denoise_latent(d), lti_denoise_numbers(d),
+                            "the latent before decoding");
+}
+
+static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *first_frame)
+{
+    const double t = now();
+    lti_denoise *d;
+    LT_TRY(lti_denoise_create(&d, &(lti_denoise_options){.dit = s->m->dit,
+                                                         .frames = s->frames,
+                                                         .h = s->h,
+                                                         .w = s->w,
+                                                         .schedule = &s->schedule,
+                                                         .guidance = s->o.guidance_scale,
+                                                         .cond = text->of[0],
+                                                         .cond_rows = text->n[0],
+                                                         .uncond = text->of[1],
+                                                         .uncond_rows = text->n[1],
+                                                         .batch = s->report.cfg_batch,
+                                                         .seed = s->o.seed,
+                                                         .first_frame = first_frame,
+                                                         .cancel = &s->cancel}));
+    lt_status st = lti_denoise_noise(d);
+    if (st >= 0) st = denoise_steps(s, d);
+    if (st >= 0) s->latent = lti_denoise_take_latent(d);
+    s->report.tokens = lti_denoise_tokens(d);
+    s->report.attention_density = lti_denoise_density(d);
+    s->report.dit_passes = lti_denoise_passes(d);
+    s->report.dit_flops = lti_denoise_flops(d);
+    lti_denoise_destroy(&d);
+    s->report.denoise_seconds = now() - t;
+    return st;
+}
+
+static lt_status make_latent(lt_session *s)
+{
+    lti_text_rows text;
+    float *first = NULL;
+    LT_TRY(encode_texts(s, &text));
+    lt_status st = LT_OK;
+    if (s->image) st = lti_model_encode_image(s->m, &first, s->image, s->o.width, s->o.height);
+    if (st >= 0) st = denoise(s, &text, first);
+    lt_dev_free(s->dev, first);
+    lti_text_rows_free(&text);
+    return st;
+}
+
+/* ---- frames ---- */
+
+static size_t frame_bytes(const lt_session *s)
+{
+    return (size_t)s->o.width * (size_t)s->o.height * 3;
+}
+
+static lt_status open_decoder(lt_session *s)
+{
+    const size_t group = frame_bytes(s) * (size_t)s->m->config.info.frame_scale;
+    s->rgb = malloc(group);
+    if (!s->rgb) return lti_fail(s->ctx, LT_ERR_MEM, "no memory for %zu bytes of frames", group);
+    LT_TRY(lt_dev_alloc(s->dev, (void **)&s->rgb_dev, frame_bytes(s), LT_TAG_VAE_WORK));
+    return lt_vae_decoder_create(&s->decoder, s->m->vae, s->h, s->w);
+}
+
+static lt_status take_frame(lt_session *s, const lt_image *img, int32_t place)
+{
+    LT_TRY(lt_rgb8(s->dev, &(lt_rgb8_args){.rgb = s->rgb_dev, .img = *img}));
+    return lt_dev_download(s->dev, s->rgb + (size_t)place * frame_bytes(s), s->rgb_dev,
+                           frame_bytes(s));
+}
+
+/* All frames of the next latent frame. */
+static lt_status decode_group(lt_session *s, lt_frames *out, int64_t first)
+{
+    const int64_t area = (int64_t)s->h * s->w;
+    const int32_t most = s->m->config.info.frame_scale;
+    *out = (lt_frames){.rgb = s->rgb, .width = s->o.width, .height = s->o.height, .first = first};
+    LT_TRY(lt_vae_decoder_push(s->decoder, s->latent + s->pushed * area, s->frames * area));
+    s->report.vae_flops +=
+        lt_vae_decode_flops(lt_vae_get_config(s->m->vae), s->h, s->w, s->pushed == 0);
+    s->pushed++;
+    for (;;) {
+        lt_image img;
+        LT_TRY(cancelled(s, "decoding"));
+        const lt_status st = lt_vae_decoder_next(s->decoder, &img);
+        if (st == LT_AGAIN) return LT_OK;
+        LT_TRY(st);
+        if (out->count == most)
+            return lti_fail(s->ctx, LT_ERR_SHAPE, "the VAE made more than %d frames of one", most);
+        LT_TRY(take_frame(s, &img, out->count++));
+        progress(s, LT_PHASE_DECODE, (int32_t)first + out->count, s->o.num_frames);
+    }
+}
+
+static lt_status next_frames(lt_session *s, lt_frames *out)
+{
+    LT_TRY(cancelled(s, s->state == STATE_NEW ? "starting" : "decoding"));
+    if (s->state == STATE_NEW) {
+        s->start = s->step_start = now();
+        LT_TRY(make_latent(s));
+        LT_TRY(open_decoder(s));
+        s->state = STATE_DECODE;
+    }
+    const double t = now();
+    const int32_t scale = s->m->config.info.frame_scale;
+    const int64_t first = s->pushed ? 1 + (int64_t)(s->pushed - 1) * scale : 0;
+    LT_TRY(decode_group(s, out, first));
+    s->report.decode_seconds += now() - t;
+    s->report.total_seconds = now() - s->start;
+    if (first == 0) s->report.first_frame_seconds = s->report.total_seconds;
+    if (s->pushed == s->frames) {
+        s->state = STATE_END;
+        release_device(s);
+    }
+    return LT_OK;
+}
+
+lt_status lt_session_next(lt_session *s, lt_frames *out)
+{
+    *out = (lt_frames){0};
+    if (s->state == STATE_END) return LT_END;
+    if (s->state == STATE_FAILED) return lti_fail(s->ctx, s->failure, "%s", s->message);
+    const lt_status st = next_frames(s, out);
+    if (st >= 0) return st;
+    *out = (lt_frames){0};
+    snprintf(s->message, sizeof s->message, "%s", lt_error(s->ctx));
+    s->failure = st;
+    s->state = STATE_FAILED;
+    release_device(s);
+    return st;
+}
+
+void lt_session_get_report(const lt_session *s, lt_session_report *out)
+{
+    *out = s->report;
+}

@@ -1,0 +1,111 @@
+/* validate.c: what a session may be asked for. Nothing is changed in silence: a size that cannot be is refused with the nearest that
+ * can, and only what was left open is filled in. */
+#include "video/model_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_POSITIONS = 1024, MAX_STEPS = 10000, MAX_FPS = 1000, MAX_TOKENS = 1 << 27 };
+
+lt_session_options lt_session_options_default(void)
+{
+    return (lt_session_options){.guidance_scale = -1};
+}
+
+/* value = 1 + k * step (first 1) or k * step (first step), at most `max`. */
+static lt_status check_grid(lt_ctx *ctx, const char *name, int32_t value, int32_t first,
+                            int32_t step, int32_t max, const char *rule)
+{
+    if (value >= first && value <= max && (value - first) % step == 0) return LT_OK;
+    if (value < first)
+        return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest is %d", name, value, rule, first);
+    if (value > max)
+        return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest is %d", name, value, rule, max);
+    const int32_t low = value - (value - first) % step;
+    if (low + step > max)
+        return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest is %d", name, value, rule, low);
+    return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest are %d and %d", name, value, rule, low,
+                    low + step);
+}
+
+static lt_status check_sizes(lt_ctx *ctx, const lt_model_info *info, const lt_session_options *o)
+{
+    char rule[64];
+    const int32_t m = info->size_multiple, f = info->frame_scale;
+    snprintf(rule, sizeof rule, "must be a multiple of %d", m);
+    LT_TRY(check_grid(ctx, "width", o->width, m, m, m * MAX_POSITIONS, rule));
+    LT_TRY(check_grid(ctx, "height", o->height, m, m, m * MAX_POSITIONS, rule));
+    snprintf(rule, sizeof rule, "must be %d k + 1", f);
+    LT_TRY(check_grid(ctx, "num_frames", o->num_frames, 1, f, 1 + f * (MAX_POSITIONS - 1), rule));
+    const int64_t tokens =
+        (int64_t)((o->num_frames - 1) / f + 1) * (o->width / m) * (o->height / m);
+    if (tokens > MAX_TOKENS)
+        return lti_fail(ctx, LT_ERR_ARG, "%d frames of %dx%d are %lld tokens, more than %d",
+                        o->num_frames, o->width, o->height, (long long)tokens, MAX_TOKENS);
+    if (o->fps < 1 || o->fps > MAX_FPS)
+        return lti_fail(ctx, LT_ERR_ARG, "fps %d: not in 1..%d", o->fps, MAX_FPS);
+    return LT_OK;
+}
+
+static lt_status check_sampling(lt_ctx *ctx, const lt_session_options *o)
+{
+    if (!(o->guidance_scale <= 1000))
+        return lti_fail(ctx, LT_ERR_ARG, "guidance_scale %g: not a number up to 1000",
+                        o->guidance_scale);
+    if (!o->step_list != (o->solver != LT_SOLVER_RENOISE))
+        return lti_fail(ctx, LT_ERR_ARG,
+                        o->step_list ? "solver %s takes no step list"
+                                     : "solver %s needs a step list",
+                        lt_solver_name(o->solver));
+    lt_scheduler *s;
+    const lt_scheduler_options so = lti_schedule(NULL, o); /* the scheduler knows its own limits */
+    LT_TRY(lt_scheduler_create(&s, ctx, &so));
+    lt_scheduler_destroy(&s);
+    return LT_OK;
+}
+
+static void fill_defaults(const lt_model_info *info, lt_session_options *o)
+{
+    if (!o->negative_prompt) o->negative_prompt = info->default_negative;
+    if (o->width == 0) o->width = info->default_width;
+    if (o->height == 0) o->height = info->default_height;
+    if (o->num_frames == 0) o->num_frames = info->default_frames;
+    if (o->fps == 0) o->fps = info->default_fps;
+    if (o->guidance_scale < 0) o->guidance_scale = info->default_guidance;
+    if (o->flow_shift == 0) o->flow_shift = info->default_shift;
+    if (!o->solver_set) o->solver = o->step_list ? LT_SOLVER_RENOISE : info->default_solver;
+    o->solver_set = true;
+    if (o->step_list) o->num_inference_steps = o->step_list_len;
+    if (o->num_inference_steps == 0) o->num_inference_steps = info->default_steps;
+    if (!o->attention) o->attention = "dense";
+}
+
+lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info, lt_session_options *o)
+{
+    fill_defaults(info, o);
+    if (!o->prompt) return lti_fail(ctx, LT_ERR_ARG, "no prompt");
+    LT_TRY(check_sizes(ctx, info, o));
+    LT_TRY(check_sampling(ctx, o));
+    if (strcmp(o->attention, "dense"))
+        return lti_fail(ctx, LT_ERR_ARG, "attention '%s': only 'dense' is there", o->attention);
+    if (o->cfg_mode < LT_CFG_AUTO || o->cfg_mode > LT_CFG_SERIAL)
+        return lti_fail(ctx, LT_ERR_ARG, "cfg_mode %d: not known", (int)o->cfg_mode);
+    if (o->image && !info->frame_timesteps)
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "a first frame cannot be given: model '%s' has no timestep for each frame",
+                        info->family);
+    return LT_OK;
+}
+
+lt_scheduler_options lti_schedule(const lti_config *c, const lt_session_options *o)
+{
+    lt_scheduler_options s = lt_scheduler_options_default();
+    s.solver = o->solver;
+    /* a configured grid belongs to the configured solver */
+    if (c && o->solver == c->info.default_solver) s.grid = c->grid;
+    s.steps = o->num_inference_steps;
+    s.shift = o->flow_shift;
+    s.list = o->step_list;
+    s.list_len = o->step_list_len;
+    return s;
+}
