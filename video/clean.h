@@ -4,8 +4,15 @@
 
 #include "kernels/kernels.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* *out: malloc'd, terminated, NFC, whitespace collapsed, ends trimmed. Errors: LT_ERR_ARG (not UTF-8: message has the byte offset),
  * LT_ERR_MEM. */
 LT_MUST_USE lt_status lti_clean(char **out, lt_ctx *ctx, const char *text, size_t len);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -8,6 +8,8 @@
 #include "video/files.h"
 #include "video/text.h"
 
+#include <jansson.h>
+
 typedef struct lti_dit_config {
     int32_t dim, ffn_dim, heads, head_dim, layers;
     int32_t in_channels, out_channels;
@@ -31,6 +33,13 @@ typedef struct lti_config {
  * that no configuration explains, contradictions), LT_ERR_UNSUPPORTED (a family of the Wan house that is not there yet: message
  * names it), LT_ERR_MISSING. */
 LT_MUST_USE lt_status lti_config_read(lti_config *out, lt_ctx *ctx, const lti_model_files *files);
+
+/* What a part's tensors have against its configuration: arrays of texts, stored names within. */
+typedef struct lti_findings {
+    json_t *missing, *shape, *type, *unknown;
+} lti_findings;
+LT_MUST_USE lt_status lti_config_compare(lti_findings *out, lt_ctx *ctx, const lti_config *c, const lti_tensors *t);
+void lti_findings_free(lti_findings *f);
 
 /* Compares the tensors of the parts that are there with what the configuration asks for: names, shapes, types. The first
  * missing or misshapen tensor is the error, with the number of others. Unknown tensors: an error for the DiT (they mean another

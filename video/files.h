@@ -12,6 +12,10 @@
 
 #include "video/video.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What a set of tensors is, which decides how stored names become canonical ones. */
 typedef enum lti_part {
     LTI_PART_RAW, /* names as they are */
@@ -93,4 +97,7 @@ LT_MUST_USE lt_status lti_read_file(char **text, size_t *len, lt_ctx *ctx, const
 /* Which parts does the file or index at `path` hold (bit 1 << lti_part)? Errors as lti_tensors_open. */
 LT_MUST_USE lt_status lti_file_parts(uint32_t *parts, lt_ctx *ctx, const char *path);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

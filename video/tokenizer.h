@@ -4,7 +4,7 @@
 #ifndef LTI_VIDEO_TOKENIZER_H
 #define LTI_VIDEO_TOKENIZER_H
 
-#include "kernels/kernels.h"
+#include "video/files.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,6 +17,8 @@ LT_MUST_USE lt_status lti_tokenizer_open(lti_tokenizer **out, lt_ctx *ctx, const
 /* From memory (files that carry the model inside); read, not kept. `name` is for messages. */
 LT_MUST_USE lt_status lti_tokenizer_load(lti_tokenizer **out, lt_ctx *ctx, const void *data, size_t len,
                                          const char *name);
+/* The tokenizer of a model: its file, or the one inside its text encoder. LT_ERR_MISSING when it has none. */
+LT_MUST_USE lt_status lti_tokenizer_of(lti_tokenizer **out, lt_ctx *ctx, const lti_model_files *files);
 void lti_tokenizer_close(lti_tokenizer **t); /* accepts NULL */
 int32_t lti_tokenizer_size(const lti_tokenizer *t); /* pieces */
 
