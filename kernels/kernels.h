@@ -152,6 +152,13 @@ LT_API void lt_dev_mem_stats(const lt_dev *dev, lt_mem_stats *out);
 /* Waits for queued work (a no-op on CPU). */
 LT_MUST_USE LT_API lt_status lt_dev_sync(lt_dev *dev);
 
+/* What the machine can do at best, on the threads of the device: the best of `tries` short runs. For benchmarks. */
+typedef struct lt_peak {
+    double fma_flops, dot_flops; /* f32 FMA; bf16 dot product (0: none), a second */
+    double copy_bytes;           /* a second, read and written bytes counted */
+} lt_peak;
+LT_API lt_peak lt_peak_measure(lt_dev *dev, int tries);
+
 /* Arena: one allocation, handed out from the front, given back by mark. For per-step scratch. */
 typedef struct lt_arena {
     lt_dev *dev;

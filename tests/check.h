@@ -44,11 +44,6 @@ typedef struct lt_buf {
 
 typedef enum lt_side { LT_HOST, LT_DEV } lt_side;
 
-typedef struct lt_peak {
-    double fma_flops, dot_flops; /* f32 FMA; bf16 dot product (0: none), a second */
-    double copy_bytes;           /* a second, read and written bytes counted */
-} lt_peak;
-
 enum { LT_CHECK_BUFS = 32, LT_BENCH_RUNS = 200 };
 
 typedef struct lt_check {
@@ -177,9 +172,6 @@ bool lt_bench_next(lt_check *t);
 bool lt_bench_ref(lt_check *t);
 void lt_bench_end(lt_check *t, const lt_work *work);
 double lt_now_ns(void);
-
-/* check_peak.c. What the machine can do on the threads of `dev`: best of `tries` short runs. */
-lt_peak lt_peak_measure(lt_dev *dev, int tries);
 
 /* One function an operation. Weak: a kernel set is reported as unchecked rather than not linked. */
 #define LT_CHECK_DECLARE(name) void lt_check_##name(lt_check *t) __attribute__((weak));
