@@ -143,7 +143,7 @@ static void pack_block(const work *k)
         const char *frame = g->frame[p->frame[f]];
         for (int64_t y = 0; y < in_h; y++, dst += in_w * k->px) {
             const int64_t iy = k->y0 * g->in_step + p->dy0 + y, ix = k->x0 * g->in_step + p->dx0;
-            const lti_pack a = {
+            lti_pack a = {
                 .dst = dst,
                 .src = frame + (iy * g->in_row + ix * g->in_px + first) * (int64_t)from,
                 .dst_stride = k->px / (int64_t)p->element,
@@ -152,6 +152,11 @@ static void pack_block(const work *k)
                 .len = len,
                 .padded = k->len,
             };
+            /* pixels that lie side by side on both ends are one long row */
+            if (a.src_stride == len && a.dst_stride == len && a.padded == len) {
+                a.len = a.padded = len * in_w;
+                a.rows = 1;
+            }
             if (w->compute == LT_F32)
                 p->ops->pack_f32(&a);
             else

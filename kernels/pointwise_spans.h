@@ -148,14 +148,33 @@ static void qknorm_span(const void *args, int64_t begin, int64_t end)
 
 /* ---- pictures ---- */
 
-static void channorm_pixel(const lt_channorm_args *a, int64_t in, int64_t out)
+/* Sum of squares of a pixel's channels; narrow ones fill a vector or two and need no sums kept apart */
+static float pixel_squares(const lt_channorm_args *a, int64_t at)
 {
     const int64_t C = a->x.c;
-    vf mul = vf_set(1);
-    if (a->gamma) {
-        const float norm = sqrtf(row_squares(a->x.data, a->x.dtype, in, C));
-        mul *= sqrtf((float)C) / fmaxf(norm, 1e-12f);
+    if (C > 2 * VL) return row_squares(a->x.data, a->x.dtype, at, C);
+    vf v = vf_get(a->x.data, a->x.dtype, at, C);
+    vf s = v * v;
+    if (C > VL) {
+        v = vf_get(a->x.data, a->x.dtype, at + VL, C - VL);
+        s = vf_fma(v, v, s);
     }
+    return vf_sum(s);
+}
+
+/* What VL pixels, or the n that are left, are multiplied by: roots and quotients of all of them at once. */
+static void channorm_scales(const lt_channorm_args *a, int64_t at, int64_t n, float scale[VL])
+{
+    const vf root = vf_set(sqrtf((float)a->x.c));
+    for (int64_t i = 0; i < VL; i++)
+        scale[i] = i < n ? pixel_squares(a, at + i * a->x.c) : 1;
+    vf_store_n(scale, root / vf_max(vf_sqrt(vf_load_n(scale, VL)), vf_set(1e-12f)), VL);
+}
+
+static void channorm_pixel(const lt_channorm_args *a, int64_t in, int64_t out, float scale)
+{
+    const int64_t C = a->x.c;
+    const vf mul = vf_set(scale);
     for (int64_t c = 0; c < C; c += VL) {
         const int64_t n = C - c;
         vf v = vf_get(a->x.data, a->x.dtype, in + c, n) * mul;
@@ -168,10 +187,17 @@ static void channorm_pixel(const lt_channorm_args *a, int64_t in, int64_t out)
 static void channorm_span(const void *args, int64_t begin, int64_t end)
 {
     const lt_channorm_args *a = args;
+    float scale[VL];
+    for (int i = 0; i < VL; i++)
+        scale[i] = 1;
     for (int64_t y = begin; y < end; y++) {
         int64_t in = lti_image_row(&a->x, y), out = lti_image_row(&a->out, y);
-        for (int32_t x = 0; x < a->x.w; x++, in += a->x.c, out += a->x.c)
-            channorm_pixel(a, in, out);
+        for (int64_t x = 0; x < a->x.w; x += VL) {
+            const int64_t n = lti_min64(VL, a->x.w - x);
+            if (a->gamma) channorm_scales(a, in, n, scale);
+            for (int64_t i = 0; i < n; i++, in += a->x.c, out += a->x.c)
+                channorm_pixel(a, in, out, scale[i]);
+        }
     }
 }
 
