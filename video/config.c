@@ -18,21 +18,6 @@
 /* Larger than any file of the family; keeps what follows in range. */
 enum { MAX_SIDE = 16384, MAX_FRAMES = 1 << 20 };
 
-/* ---- parameters -------------------------------------------------------------------------- */
-
-static int64_t parameters(const lti_tensors *t)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; t && i < lti_tensors_count(t); i++) {
-        const lti_entry *e = lti_tensors_at(t, i);
-        int64_t n = 1;
-        for (int k = 0; k < e->ndim; k++)
-            n *= e->dim[k]; /* checked when the header was read */
-        if (!e->ignored) sum += n;
-    }
-    return sum;
-}
-
 /* ---- defaults ---------------------------------------------------------------------------- */
 
 static void family_defaults(lti_config *c)
@@ -216,9 +201,9 @@ static void fill_info(lti_config *c, const lti_model_files *f)
     m->text_len = c->dit.text_len;
     m->patch = c->dit.patch;
     m->frame_timesteps = c->dit.frame_timesteps;
-    m->dit_params = parameters(f->dit);
-    m->text_params = parameters(f->text);
-    m->vae_params = parameters(f->vae);
+    m->dit_params = lti_tensors_parameters(f->dit);
+    m->text_params = lti_tensors_parameters(f->text);
+    m->vae_params = lti_tensors_parameters(f->vae);
     m->spatial_scale = f->vae ? lt_vae_scale(&c->vae) : 8;
     m->frame_scale = f->vae ? lt_vae_frame_scale(&c->vae) : 4;
     m->size_multiple = m->spatial_scale * (m->patch ? m->patch : 2);

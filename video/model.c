@@ -45,7 +45,7 @@ static lt_status pack(lt_model *m)
     LT_TRY(lti_dit_create(&m->dit, m->dev, &m->config.dit, m->dtype, &dit));
     lti_tensors_close(&m->files->dit);
     LT_TRY(lt_vae_create(&m->vae, m->dev, &c, &vae));
-    return lti_tokenizer_open(&m->tokenizer, m->ctx, m->files->tokenizer);
+    return lti_tokenizer_of(&m->tokenizer, m->ctx, m->files);
 }
 
 lt_status lt_model_open(lt_model **out, lt_dev *dev, const lt_model_options *opt)

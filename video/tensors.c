@@ -329,6 +329,18 @@ const lti_entry *lti_tensors_find(const lti_tensors *t, const char *name)
     return &t->entry[lo];
 }
 
+int64_t lti_tensors_parameters(const lti_tensors *t)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; t && i < t->count; i++) {
+        int64_t n = 1;
+        for (int k = 0; k < t->entry[i].ndim; k++)
+            n *= t->entry[i].dim[k]; /* checked when the header was read */
+        if (!t->entry[i].ignored) sum += n;
+    }
+    return sum;
+}
+
 const char *lti_tensors_path(const lti_tensors *t)
 {
     return t->path;
