@@ -1,0 +1,152 @@
+/* bench_speed.c: how fast a model runs here. Whole sessions are run and timed from outside, so that what is measured is what a
+ * render does; the first denoising step is left out as warm-up. Shares are of the peak measured in the same run. */
+#include "examples/bench.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SAMPLES = 4096 };
+
+typedef struct samples {
+    double step[MAX_SAMPLES];
+    int steps;
+    lti_progress shown;
+} samples;
+
+static void on_progress(void *user, const lt_progress *p)
+{
+    samples *s = user;
+    if (p->phase == LT_PHASE_DENOISE && p->step > 1 && s->steps < MAX_SAMPLES)
+        s->step[s->steps++] = p->step_seconds;
+    lti_progress_show(&s->shown, p);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    if (!n) return 0;
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
+}
+
+typedef struct speed {
+    lt_ctx *ctx;
+    lt_session_options opt;
+    samples steps;
+    double text[100], decode[100];
+    lt_session_report report;
+} speed;
+
+static lt_status run_once(speed *b, lt_model *model, lti_interrupt *interrupt, int i)
+{
+    lt_session *session;
+    lt_frames f;
+    LT_TRY(lt_session_create(&session, model, &b->opt));
+    lti_interrupt_watch(interrupt, session);
+    lt_status s;
+    do
+        s = lt_session_next(session, &f);
+    while (s == LT_OK);
+    lti_interrupt_watch(interrupt, NULL);
+    lti_progress_clear(&b->steps.shown);
+    lt_session_get_report(session, &b->report);
+    lt_session_destroy(&session);
+    b->text[i] = b->report.text_seconds;
+    b->decode[i] = b->report.decode_seconds;
+    return s == LT_END ? LT_OK : s;
+}
+
+static json_t *row(const char *what, double seconds, double flops, double peak)
+{
+    const double rate = seconds > 0 ? flops / seconds : 0;
+    if (flops > 0)
+        printf("%-24s %10.3f s %10.1f GFLOP %9.1f GFLOP/s %5.1f %% of the peak\n", what, seconds,
+               flops / 1e9, rate / 1e9, 100 * rate / peak);
+    else
+        printf("%-24s %10.3f s\n", what, seconds);
+    return json_pack("{s:s, s:f, s:f, s:f, s:f}", "part", what, "seconds", seconds, "flops", flops,
+                     "flops_per_second", rate, "share_of_peak", rate / peak);
+}
+
+static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, const char *model,
+                             const lt_model_info *info)
+{
+    double peak;
+    const lt_session_report *r = &b->report;
+    json_t *machine = lti_peak_json(dev, info->dtype, &peak), *memory = lti_memory_json(dev),
+           *rows = json_array();
+    printf("%s (%s): %dx%d, %d frames, %" PRId64 " tokens, %s, %s, %d threads\n", model,
+           info->family, b->opt.width, b->opt.height, b->opt.num_frames, r->tokens,
+           lt_dtype_name(info->dtype), lt_dev_isa(dev), lt_dev_threads(dev));
+    printf("peak now: %.1f GFLOP/s (f32 multiply-add %.1f, bf16 dot product %.1f)\n", peak / 1e9,
+           json_real_value(json_object_get(machine, "f32_fma_flops")) / 1e9,
+           json_real_value(json_object_get(machine, "bf16_dot_flops")) / 1e9);
+    json_array_append_new(rows, row("prompt", median(b->text, set->repeat), 0, peak));
+    json_array_append_new(rows, row("transformer, one pass", median(b->steps.step, b->steps.steps),
+                                    r->dit_passes ? r->dit_flops / r->dit_passes : 0, peak));
+    json_array_append_new(
+        rows, row("decoding, all frames", median(b->decode, set->repeat), r->vae_flops, peak));
+    const double mib = 1 << 20;
+    printf("memory: %.1f MiB of tensors at most, %.1f MiB of the process\n",
+           (double)json_integer_value(json_object_get(memory, "peak_total")) / mib,
+           (double)json_integer_value(json_object_get(memory, "process_peak")) / mib);
+    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:s, s:o, s:o, s:o}", "model", model,
+                            "family", info->family, "width", b->opt.width, "height", b->opt.height,
+                            "num_frames", b->opt.num_frames, "tokens", (json_int_t)r->tokens,
+                            "dtype", lt_dtype_name(info->dtype), "machine_peak", machine,
+                            "memory_bytes", memory, "parts", rows);
+    const lt_status s = set->json_file ? lti_json_write(b->ctx, set->json_file, all) : LT_OK;
+    json_decref(all);
+    return s;
+}
+
+static lt_status measure(speed *b, lt_dev *dev, const lti_settings *set,
+                         const lt_model_options *options, lti_interrupt *interrupt)
+{
+    lt_model_info info;
+    lt_model *model;
+    LT_TRY(lt_model_probe(&info, b->ctx, options));
+    b->opt = lt_session_options_default();
+    b->opt.prompt = "a red ball bounces on green grass";
+    b->opt.width = set->size.width;
+    b->opt.height = set->size.height;
+    b->opt.num_frames = set->num_frames;
+    b->opt.num_inference_steps = set->num_inference_steps ? set->num_inference_steps : 3;
+    b->opt.guidance_scale = 1; /* one branch: a step is one pass */
+    b->opt.progress = on_progress;
+    b->opt.progress_user = &b->steps;
+    LT_TRY(lt_session_validate(b->ctx, &info, &b->opt));
+    LT_TRY(lt_model_open(&model, dev, options));
+    lt_model_get_info(model, &info);
+    lti_progress_begin(&b->steps.shown, set->quiet);
+    lt_status s = LT_OK;
+    for (int i = 0; i < set->repeat && s == LT_OK; i++)
+        s = run_once(b, model, interrupt, i);
+    if (s == LT_OK) s = print_table(b, dev, set, lti_base_name(options->path), &info);
+    lt_model_close(&model);
+    return s;
+}
+
+lt_status lti_bench_speed(lt_ctx *ctx, const lti_settings *set, lti_interrupt *interrupt)
+{
+    lt_model_options options;
+    lti_model_path path;
+    lt_dev *dev;
+    speed *b = calloc(1, sizeof *b);
+    if (!b) return lti_fail(ctx, LT_ERR_MEM, "no memory to measure");
+    b->ctx = ctx;
+    lt_status s = lti_model_find(&options, &path, ctx, set);
+    if (s == LT_OK) s = lti_device_open(&dev, ctx, set);
+    if (s == LT_OK) {
+        s = measure(b, dev, set, &options, interrupt);
+        lt_dev_destroy(&dev);
+    }
+    free(b);
+    return s;
+}

@@ -1,0 +1,396 @@
+/* cmd_batch.c: longtake batch FILE.jsonl --out-dir DIR. One JSON object a line, the model loaded once. What became of each item is
+ * appended to DIR/manifest.jsonl, one line in one write, so that a second run knows what is done. An item is known by a hash of
+ * what it says, of what the command line says, of the model and of its picture. */
+#include "examples/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char usage[] = "batch FILE.jsonl --out-dir DIR [options]\n\n"
+                            "Renders one video for each line, a JSON object: {\"prompt\": \"...\", "
+                            "\"seed\": 7, \"size\": \"832x480\", ...}. Options here are\n"
+                            "defaults for all lines. An error in one line does not stop the rest; "
+                            "a second run skips what is done.\n"
+                            "Fields of a line: prompt, name, size (or width and height), user, "
+                            "metadata, and the video options below\n"
+                            "with underscores (num_frames, negative_prompt, ...).";
+
+enum { MAX_LINE = 1 << 20 };
+
+typedef struct item {
+    int64_t line;
+    json_t *json;     /* NULL: the line is broken */
+    lti_settings set; /* texts live in json */
+    char hash[17];
+    char message[512]; /* why it cannot be rendered; "" = it can */
+} item;
+
+typedef struct batch {
+    lt_ctx *ctx;
+    const lti_settings *set;
+    lt_model_options model;
+    lti_model_path path;
+    lt_model_info info;
+    lti_interrupt *interrupt;
+    lti_progress progress;
+    lt_dev *dev;
+    lt_model *loaded;
+    json_t *manifest; /* hash -> last entry */
+    json_t *files;    /* file name -> true: written by this batch before */
+    json_t *names;    /* name -> hash of the item that has it */
+    int manifest_fd;
+    item *items;
+    size_t count;
+    int done, skipped, failed;
+} batch;
+
+/* ---- the file of items ---- */
+
+/* Fields that are not options. */
+static lt_status set_other(lt_ctx *ctx, item *it, const char *key, const json_t *value, bool *known)
+{
+    *known = true;
+    if (!strcmp(key, "width") || !strcmp(key, "height")) {
+        const json_int_t v = json_integer_value(value);
+        if (!json_is_integer(value) || v < 1 || v > 16384)
+            return lti_fail(ctx, LT_ERR_ARG, "%s: not a whole number from 1 to 16384", key);
+        *(*key == 'w' ? &it->set.size.width : &it->set.size.height) = (int32_t)v;
+    } else if (strcmp(key, "user") && strcmp(key, "metadata") && strcmp(key, "model")) {
+        *known = false;
+    }
+    return LT_OK;
+}
+
+static lt_status set_field(lt_ctx *ctx, item *it, const char *key, const json_t *value)
+{
+    const lti_table table = lti_settings_table(LTI_ITEM);
+    bool known;
+    LT_TRY(set_other(ctx, it, key, value, &known));
+    if (known) return LT_OK;
+    const char *name = strcmp(key, "input_reference") ? key : "image"; /* the videos API's word */
+    const lti_option *o = lti_option_find(&table, name, strlen(name));
+    if (o) return lti_option_set_json(ctx, o, &it->set, key, value);
+    const char *near = lti_option_nearest(&table, key, strlen(key));
+    return lti_fail(ctx, LT_ERR_ARG, "unknown field '%.80s'%s%s", key, near ? ", nearest: " : "",
+                    near ? near : "");
+}
+
+static lt_status check_item(lt_ctx *ctx, const batch *b, const item *it)
+{
+    const json_t *model = json_object_get(it->json, "model");
+    if (!it->set.prompt) return lti_fail(ctx, LT_ERR_ARG, "prompt: missing");
+    if (!it->set.size.width != !it->set.size.height)
+        return lti_fail(ctx, LT_ERR_ARG, "width and height: one of them is missing");
+    if (model && (!json_is_string(model) ||
+                  (strcmp(json_string_value(model), b->model.path) &&
+                   strcmp(json_string_value(model), lti_base_name(b->model.path)))))
+        return lti_fail(ctx, LT_ERR_ARG, "model: this batch renders with '%s' only",
+                        lti_base_name(b->model.path));
+    if (it->set.name &&
+        (strchr(it->set.name, '/') || it->set.name[0] == '.' || strlen(it->set.name) > 200))
+        return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': a plain file name is wanted", it->set.name);
+    if (it->set.name) {
+        const char *other = json_string_value(json_object_get(b->names, it->set.name));
+        if (other && strcmp(other, it->hash))
+            return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': an earlier line has it", it->set.name);
+        json_object_set_new(b->names, it->set.name, json_string(it->hash));
+    }
+    return lti_settings_check(ctx, &it->set);
+}
+
+static void hash_file(lti_hash *h, const char *path)
+{
+    unsigned char buf[4096];
+    FILE *f = path ? fopen(path, "re") : NULL;
+    for (size_t n; f && (n = fread(buf, 1, sizeof buf, f)) > 0;)
+        lti_hash_add(h, buf, n);
+    if (f) fclose(f);
+}
+
+/* Equal items have equal hashes whatever the order of their fields; the name and the caller's own notes do not count. */
+static void hash_item(const batch *b, item *it)
+{
+    lti_hash h;
+    char text[256];
+    lti_hash_begin(&h);
+    json_t *content = json_copy(it->json);
+    json_object_del(content, "user");
+    json_object_del(content, "metadata");
+    char *json = json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS);
+    if (json) lti_hash_add(&h, json, strlen(json));
+    free(json);
+    json_decref(content);
+    const lti_settings *s = b->set;
+    const int n =
+        snprintf(text, sizeof text, "%d %dx%d %a %d %d %d %a %a %d %d %d %d %" PRIu64 " %d %s",
+                 s->dtype, s->size.width, s->size.height, s->seconds, s->num_frames, s->fps,
+                 s->num_inference_steps, s->guidance_scale, s->flow_shift, s->sampler, s->mode,
+                 s->codec, s->crf, s->seed.value, s->seed.set, s->attention);
+    lti_hash_add(&h, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    if (s->negative_prompt) lti_hash_add(&h, s->negative_prompt, strlen(s->negative_prompt));
+    lti_hash_add(&h, b->model.path, strlen(b->model.path));
+    hash_file(&h, it->set.image);
+    memcpy(it->hash, lti_hash_text(&h), sizeof it->hash);
+    if (!it->set.seed.set)
+        it->set.seed =
+            (lti_seed){h.value & 0xffffffffu, true}; /* so that a rerun makes the same video */
+}
+
+static void read_item(batch *b, item *it, const char *text, size_t len)
+{
+    json_error_t e;
+    it->set = *b->set;
+    it->json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+    lt_status s = LT_OK;
+    if (!it->json || !json_is_object(it->json)) {
+        s = lti_fail(b->ctx, LT_ERR_FORMAT, "not a JSON object%s%s", it->json ? "" : ": ",
+                     it->json ? "" : e.text);
+        lti_hash h;
+        lti_hash_begin(&h);
+        lti_hash_add(&h, text, len);
+        memcpy(it->hash, lti_hash_text(&h), sizeof it->hash);
+    } else {
+        const char *key;
+        json_t *value;
+        json_object_foreach(it->json, key, value) if (s == LT_OK) s =
+            set_field(b->ctx, it, key, value);
+        hash_item(b, it);
+        if (s == LT_OK) s = check_item(b->ctx, b, it);
+    }
+    if (s < 0) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
+}
+
+static lt_status read_items(batch *b, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    if (!f) return lti_fail(b->ctx, LT_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t n;
+    int64_t line = 0;
+    lt_status s = LT_OK;
+    while (s == LT_OK && (n = getline(&text, &room, f)) >= 0) {
+        line++;
+        while (n && strchr(" \t\r\n", text[n - 1]))
+            n--;
+        if (!n) continue;
+        item *items = realloc(b->items, (b->count + 1) * sizeof *items);
+        if (!items) {
+            s = lti_fail(b->ctx, LT_ERR_MEM, "no memory for line %" PRId64 " of '%s'", line, path);
+            break;
+        }
+        b->items = items;
+        items[b->count] = (item){.line = line};
+        if (n > MAX_LINE)
+            snprintf(items[b->count].message, sizeof items->message, "longer than %d bytes",
+                     MAX_LINE);
+        else
+            read_item(b, &items[b->count], text, (size_t)n);
+        b->count++;
+    }
+    if (s == LT_OK && ferror(f))
+        s = lti_fail(b->ctx, LT_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+    if (s == LT_OK && !b->count) s = lti_fail(b->ctx, LT_ERR_FORMAT, "'%s': no items in it", path);
+    free(text);
+    fclose(f);
+    return s;
+}
+
+/* ---- the manifest ---- */
+
+static lt_status open_manifest(batch *b)
+{
+    char path[4200];
+    if (mkdir(b->set->out_dir, 0777) && errno != EEXIST)
+        return lti_fail(b->ctx, LT_ERR_IO, "cannot make the folder '%s': %s", b->set->out_dir,
+                        strerror(errno));
+    snprintf(path, sizeof path, "%s/manifest.jsonl", b->set->out_dir);
+    b->manifest_fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    FILE *f = b->manifest_fd < 0 ? NULL : fopen(path, "re");
+    if (!f) return lti_fail(b->ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t n;
+    bool torn = false; /* the last line of a run that was killed may be half there */
+    while ((n = getline(&text, &room, f)) >= 0) {
+        torn = text[n - 1] != '\n';
+        json_t *entry = json_loadb(text, (size_t)n, 0, NULL);
+        const char *hash = json_string_value(json_object_get(entry, "hash"));
+        const char *file = json_string_value(json_object_get(entry, "file"));
+        if (hash) json_object_set(b->manifest, hash, entry);
+        if (file) json_object_set_new(b->files, file, json_true());
+        json_decref(entry);
+    }
+    free(text);
+    fclose(f);
+    if (torn && write(b->manifest_fd, "\n", 1) != 1)
+        return lti_fail(b->ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    return LT_OK;
+}
+
+static lt_status append(batch *b, const item *it, const char *status, const char *file,
+                        double seconds, const char *message)
+{
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, it->set.seed.value);
+    json_t *entry = json_pack("{s:I, s:s, s:s, s:s, s:s, s:f, s:s}", "line", (json_int_t)it->line,
+                              "hash", it->hash, "status", status, "file", file, "seed", seed,
+                              "seconds", seconds, "message", message);
+    json_t *metadata = json_object_get(it->json, "metadata"),
+           *user = json_object_get(it->json, "user");
+    if (metadata) json_object_set(entry, "metadata", metadata);
+    if (user) json_object_set(entry, "user", user);
+    char *text = entry ? json_dumps(entry, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+    lt_status s = text ? LT_OK : lti_fail(b->ctx, LT_ERR_MEM, "no memory for the manifest");
+    if (text) {
+        const size_t n = strlen(text);
+        text[n] = '\n'; /* in place of the terminator: one write, one line */
+        if (write(b->manifest_fd, text, n + 1) != (ssize_t)(n + 1) || fsync(b->manifest_fd))
+            s = lti_fail(b->ctx, LT_ERR_IO, "cannot write the manifest in '%s': %s",
+                         b->set->out_dir, strerror(errno));
+        json_object_set(b->manifest, it->hash, entry);
+    }
+    free(text);
+    json_decref(entry);
+    return s;
+}
+
+static void file_name(const item *it, char *name, size_t size)
+{
+    snprintf(name, size, "%s.mp4", it->set.name ? it->set.name : it->hash);
+}
+
+static bool is_done(const batch *b, const item *it)
+{
+    char path[4600], name[256];
+    const json_t *entry = json_object_get(b->manifest, it->hash);
+    const char *status = json_string_value(json_object_get(entry, "status"));
+    file_name(it, name, sizeof name);
+    snprintf(path, sizeof path, "%s/%s", b->set->out_dir, name);
+    return status && !strcmp(status, "done") && !access(path, R_OK);
+}
+
+/* ---- the run ---- */
+
+static lt_status load_model(batch *b)
+{
+    if (b->loaded) return LT_OK;
+    if (!b->set->quiet) fprintf(stderr, "loading %s\n", lti_base_name(b->model.path));
+    return lt_model_open(&b->loaded, b->dev, &b->model);
+}
+
+/* One item: LT_OK, or why not. LT_ERR_CANCELLED ends the batch. */
+static lt_status render_item(batch *b, item *it, const char *path, double *seconds)
+{
+    lti_job j = {.ctx = b->ctx,
+                 .set = &it->set,
+                 .model = &b->model,
+                 .info = &b->info,
+                 .prompt = it->set.prompt,
+                 .output = path,
+                 .interrupt = b->interrupt,
+                 .progress = &b->progress,
+                 .dev = b->dev};
+    lt_status s = lti_job_prepare(&j);
+    /* named by what is in it, or written by an earlier run of this batch: not somebody else's file */
+    const bool ours = !it->set.name || json_object_get(b->files, lti_base_name(path));
+    if (s == LT_OK) s = lti_job_create_file(&j, ours);
+    if (s == LT_OK) s = load_model(b);
+    if (s == LT_OK) s = lti_job_run(&j, b->loaded);
+    *seconds = j.report.total_seconds;
+    if (s == LT_ERR_CANCELLED && j.made) unlink(j.made); /* the next run makes it whole */
+    lti_job_close(&j);
+    return s;
+}
+
+static lt_status run_item(batch *b, item *it)
+{
+    char name[256], path[4600];
+    double seconds = 0;
+    file_name(it, name, sizeof name);
+    snprintf(path, sizeof path, "%s/%s", b->set->out_dir, name);
+    lt_status s = LT_ERR_ARG;
+    if (!it->message[0]) {
+        s = render_item(b, it, path, &seconds);
+        if (s == LT_ERR_CANCELLED) return s;
+        if (s < 0) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
+    }
+    *(s == LT_OK ? &b->done : &b->failed) += 1;
+    if (s == LT_OK)
+        printf("%s  line %" PRId64 ", %.1f s\n", path, it->line, seconds);
+    else
+        fprintf(stderr, "longtake: line %" PRId64 ": %s\n", it->line, it->message);
+    return append(b, it, s == LT_OK ? "done" : "failed", s == LT_OK ? name : "", seconds,
+                  it->message);
+}
+
+static lt_status run_all(batch *b, const char *path)
+{
+    LT_TRY(lti_model_find(&b->model, &b->path, b->ctx, b->set));
+    LT_TRY(lti_device_open(&b->dev, b->ctx, b->set));
+    LT_TRY(lt_model_probe(&b->info, b->ctx, &b->model));
+    LT_TRY(read_items(b, path));
+    LT_TRY(open_manifest(b));
+    lt_status s = LT_OK;
+    for (size_t i = 0; i < b->count && s == LT_OK; i++) {
+        if (lti_interrupted(b->interrupt))
+            s = LT_ERR_CANCELLED;
+        else if (is_done(b, &b->items[i]))
+            b->skipped++;
+        else
+            s = run_item(b, &b->items[i]);
+    }
+    printf("%d done, %d skipped, %d failed of %zu\n", b->done, b->skipped, b->failed, b->count);
+    if (s == LT_ERR_CANCELLED)
+        return lti_fail(b->ctx, s, "stopped; the same command goes on with what is left");
+    if (s == LT_OK && b->failed)
+        return lti_fail(b->ctx, LT_ERR_FORMAT, "%d of %zu items failed: see %s/manifest.jsonl",
+                        b->failed, b->count, b->set->out_dir);
+    return s;
+}
+
+static lt_status run_batch(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos,
+                           lti_interrupt *interrupt)
+{
+    if (pos->count != 1)
+        return lti_fail(ctx, LT_ERR_ARG, "batch: one file of items is wanted, %d given",
+                        pos->count);
+    if (!set->out_dir) return lti_fail(ctx, LT_ERR_ARG, "batch: --out-dir DIR is missing");
+    batch b = {.ctx = ctx,
+               .set = set,
+               .interrupt = interrupt,
+               .manifest_fd = -1,
+               .manifest = json_object(),
+               .files = json_object(),
+               .names = json_object()};
+    lti_progress_begin(&b.progress, set->quiet);
+    const lt_status s = run_all(&b, pos->text[0]);
+    for (size_t i = 0; i < b.count; i++)
+        json_decref(b.items[i].json);
+    free(b.items);
+    json_decref(b.manifest);
+    json_decref(b.files);
+    json_decref(b.names);
+    if (b.manifest_fd >= 0) close(b.manifest_fd);
+    lt_model_close(&b.loaded);
+    lt_dev_destroy(&b.dev);
+    return s;
+}
+
+int lti_cmd_batch(lt_ctx *ctx, int argc, char **argv)
+{
+    lti_settings set;
+    lti_positional pos;
+    bool done;
+    lti_interrupt *interrupt = NULL;
+    lt_status s = lti_begin(ctx, LTI_BATCH, usage, &set, &pos, &done, argc, argv);
+    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx);
+    if (s == LT_OK && !done) s = run_batch(ctx, &set, &pos, interrupt);
+    lti_interrupt_stop(&interrupt);
+    return lti_exit(ctx, s);
+}

@@ -1,0 +1,37 @@
+/* cmd_bench.c: longtake bench WHAT: the benchmarks by name. */
+#include "examples/bench.h"
+
+#include <string.h>
+
+static const char usage[] =
+    "bench speed [options]\n\n"
+    "speed: seconds, GFLOP/s and share of this machine's peak (measured in the same run) of "
+    "reading a\n"
+    "prompt, one pass of the transformer, and decoding; and the memory they took.";
+
+static lt_status bench(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos,
+                       lti_interrupt *interrupt)
+{
+    if (pos->count != 1) return lti_fail(ctx, LT_ERR_ARG, "bench: what is missing: speed");
+    if (!strcmp(pos->text[0], "speed")) return lti_bench_speed(ctx, set, interrupt);
+    static const char *const later[] = {"attention", "quality", "drift"};
+    for (size_t i = 0; i < LT_COUNT(later); i++)
+        if (!strcmp(pos->text[0], later[i]))
+            return lti_fail(ctx, LT_ERR_UNSUPPORTED, "bench %s: not in this build yet, only speed",
+                            later[i]);
+    return lti_fail(ctx, LT_ERR_ARG,
+                    "bench: '%.80s' is not one of speed, attention, quality, drift", pos->text[0]);
+}
+
+int lti_cmd_bench(lt_ctx *ctx, int argc, char **argv)
+{
+    lti_settings set;
+    lti_positional pos;
+    bool done;
+    lti_interrupt *interrupt = NULL;
+    lt_status s = lti_begin(ctx, LTI_SPEED, usage, &set, &pos, &done, argc, argv);
+    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx);
+    if (s == LT_OK && !done) s = bench(ctx, &set, &pos, interrupt);
+    lti_interrupt_stop(&interrupt);
+    return lti_exit(ctx, s);
+}

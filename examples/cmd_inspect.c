@@ -1,0 +1,131 @@
+/* cmd_inspect.c: longtake inspect PATH: what a model or a video file is. */
+#include "examples/command.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char usage[] = "inspect PATH [options]\n\n"
+                            "A model: family, configuration, parameters, types, bytes, what is "
+                            "missing or unknown. A video:\n"
+                            "format, frames, the parameters it was made with and the marks it "
+                            "carries. Exit status 1 when a\n"
+                            "model is not complete.";
+
+/* Values of an object, one a line; lists are counted and their first members shown. */
+static void print_value(const char *key, json_t *value, int indent)
+{
+    enum { SHOWN = 20 };
+    if (json_is_object(value) || json_is_array(value)) {
+        printf("%*s%s:%s\n", indent, "", key,
+               json_is_array(value) && !json_array_size(value) ? " none" : "");
+        const char *k;
+        json_t *v;
+        size_t i;
+        if (json_is_object(value)) {
+            json_object_foreach(value, k, v) print_value(k, v, indent + 2);
+            return;
+        }
+        json_array_foreach(value, i, v)
+        {
+            if (i == SHOWN) {
+                printf("%*s... and %zu more (--json lists all)\n", indent + 2, "",
+                       json_array_size(value) - SHOWN);
+                break;
+            }
+            char *text = json_is_string(v) ? NULL : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+            printf("%*s%s\n", indent + 2, "", text ? text : json_string_value(v));
+            free(text);
+        }
+        return;
+    }
+    char *text =
+        json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    printf("%*s%s: %s\n", indent, "", key, text ? text : json_string_value(value));
+    free(text);
+}
+
+static lt_status print_json(lt_ctx *ctx, json_t *value, bool as_json)
+{
+    if (!value) return lti_fail(ctx, LT_ERR_MEM, "no memory for the description");
+    if (!as_json) {
+        const char *key;
+        json_t *v;
+        json_object_foreach(value, key, v) print_value(key, v, 0);
+        return LT_OK;
+    }
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    if (!text) return lti_fail(ctx, LT_ERR_FORMAT, "the description is not valid UTF-8");
+    puts(text);
+    free(text);
+    return LT_OK;
+}
+
+static lt_status inspect_model(lt_ctx *ctx, const lti_settings *set, const char *path)
+{
+    const lt_model_options options = {.path = path,
+                                      .text_encoder = set->text_encoder,
+                                      .vae = set->vae,
+                                      .tokenizer = set->tokenizer};
+    char *text;
+    bool complete;
+    LT_TRY(lt_model_inspect(&text, &complete, ctx, &options));
+    json_t *value = json_loads(text, 0, NULL);
+    free(text);
+    const lt_status s = print_json(ctx, value, set->json);
+    json_decref(value);
+    if (s == LT_OK && !complete) return lti_fail(ctx, LT_ERR_MISSING, "'%s' is not complete", path);
+    return s;
+}
+
+/* A text from a foreign file: JSON when it is an object, so that parameters can be read; what is not UTF-8 is replaced. */
+static json_t *entry_value(const char *text)
+{
+    json_t *v = *text == '{' ? json_loads(text, 0, NULL) : NULL;
+    if (!v) v = json_string(text);
+    return v ? v : json_string("(not valid UTF-8)");
+}
+
+static lt_status inspect_media(lt_ctx *ctx, const lti_settings *set, const char *path)
+{
+    lt_media_info m;
+    LT_TRY(lt_media_inspect(&m, ctx, path));
+    json_t *meta = json_object();
+    for (int i = 0; i < m.nmetadata; i++)
+        json_object_set_new(meta, m.metadata[i].key, entry_value(m.metadata[i].value));
+    json_t *value =
+        json_pack("{s:s, s:i, s:i, s:I, s:f, s:f, s:s, s:s, s:o}", "codec", m.codec, "width",
+                  m.width, "height", m.height, "frames", (json_int_t)m.frames, "fps", m.fps,
+                  "seconds", m.seconds, "pixels", m.pix_fmt, "color", m.color, "metadata", meta);
+    const lt_status s = print_json(ctx, value, set->json);
+    json_decref(value);
+    lt_media_info_free(&m);
+    return s;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcasecmp(text + n - m, end);
+}
+
+static lt_status inspect(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos)
+{
+    if (pos->count != 1)
+        return lti_fail(ctx, LT_ERR_ARG, "inspect: one path is wanted, %d given", pos->count);
+    static const char *const videos[] = {".mp4", ".m4v", ".mov", ".mkv",  ".webm", ".avi",
+                                         ".gif", ".png", ".jpg", ".jpeg", ".webp", ".part"};
+    for (size_t i = 0; i < LT_COUNT(videos); i++)
+        if (ends_with(pos->text[0], videos[i])) return inspect_media(ctx, set, pos->text[0]);
+    return inspect_model(ctx, set, pos->text[0]);
+}
+
+int lti_cmd_inspect(lt_ctx *ctx, int argc, char **argv)
+{
+    lti_settings set;
+    lti_positional pos;
+    bool done;
+    lt_status s = lti_begin(ctx, LTI_INSPECT, usage, &set, &pos, &done, argc, argv);
+    if (s == LT_OK && !done) s = inspect(ctx, &set, &pos);
+    return lti_exit(ctx, s);
+}

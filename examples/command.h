@@ -1,0 +1,115 @@
+/* command.h: what the subcommands of `longtake` share. */
+#ifndef LTI_EXAMPLES_COMMAND_H
+#define LTI_EXAMPLES_COMMAND_H
+
+#include "examples/settings.h"
+#include "stream/stream.h"
+#include "video/video.h"
+
+/* Exit statuses: 0 the file is complete, 2 the command line is wrong, 1 everything else. */
+enum { LTI_EXIT_OK, LTI_EXIT_FAILED, LTI_EXIT_USAGE };
+
+typedef int lti_command_fn(lt_ctx *ctx, int argc,
+                           char **argv); /* argv[0] is the first word after the command */
+lti_command_fn lti_cmd_render, lti_cmd_batch, lti_cmd_inspect, lti_cmd_bench;
+
+/* Prints "longtake: message" and gives the exit status of `s`. */
+int lti_exit(lt_ctx *ctx, lt_status s);
+/* Parses the options of a command. *done: the help was asked for and printed. */
+LT_MUST_USE lt_status lti_begin(lt_ctx *ctx, uint32_t command, const char *usage, lti_settings *set,
+                                lti_positional *pos, bool *done, int argc, char **argv);
+
+/* ---- interrupt.c: Ctrl-C ---- */
+
+/* A thread waits for SIGINT, SIGTERM and SIGHUP and cancels the session of the moment; a second signal ends the program at once.
+ * Start it before other threads exist: they inherit the blocked signals. */
+typedef struct lti_interrupt lti_interrupt;
+LT_MUST_USE lt_status lti_interrupt_start(lti_interrupt **out, lt_ctx *ctx);
+void lti_interrupt_stop(lti_interrupt **it);                /* accepts NULL */
+void lti_interrupt_watch(lti_interrupt *it, lt_session *s); /* NULL: none */
+bool lti_interrupted(const lti_interrupt *it);
+
+/* ---- progress.c: one line that is written over, on a terminal only ---- */
+
+typedef struct lti_progress {
+    bool on;
+    size_t width; /* characters on the line now */
+    double last;  /* when it was written */
+} lti_progress;
+void lti_progress_begin(lti_progress *p, bool quiet);
+void lti_progress_show(void *progress, const lt_progress *now); /* an lt_progress_fn */
+void lti_progress_clear(lti_progress *p);
+
+/* ---- model.c ---- */
+
+/* The model that --model names, or the embedded one: LONGTAKE_MODEL, share/longtake/toybox of the installation, the source tree.
+ * Texts are borrowed from the settings or live in `path`. Errors: LT_ERR_MISSING. */
+typedef struct lti_model_path {
+    char path[4096];
+} lti_model_path;
+LT_MUST_USE lt_status lti_model_find(lt_model_options *out, lti_model_path *path, lt_ctx *ctx,
+                                     const lti_settings *set);
+LT_MUST_USE lt_status lti_device_open(lt_dev **out, lt_ctx *ctx, const lti_settings *set);
+/* Last part of a path, for people. */
+const char *lti_base_name(const char *path);
+
+/* ---- job.c: one render ---- */
+
+typedef struct lti_job {
+    lt_ctx *ctx;
+    const lti_settings *set;
+    const lt_model_options *model; /* its path names the model in the file */
+    const lt_model_info *info;
+    const char *prompt, *output;
+    lti_interrupt *interrupt;
+    lti_progress *progress;
+    lt_dev *dev;            /* by lti_job_run: for the report */
+    lt_session_options opt; /* valid values, by lti_job_prepare */
+    lt_estimate estimate;
+    uint8_t *image;
+    lt_writer *writer;
+    json_t *params;           /* what is written into the file */
+    lt_session_report report; /* by lti_job_run */
+    const char *made;         /* name of the finished file, complete or partial */
+    int64_t frames;           /* in it */
+} lti_job;
+
+/* Checks everything that can be known before the model is loaded, and fills opt and params. ctx, set, model, info, prompt are set.
+ * Errors: LT_ERR_ARG and others; the caller closes. */
+LT_MUST_USE lt_status lti_job_prepare(lti_job *j);
+/* Creates the output, so that a bad place is known before hours of work. */
+LT_MUST_USE lt_status lti_job_create_file(lti_job *j, bool overwrite);
+/* Makes the video. LT_ERR_CANCELLED after an interrupt: then made is the playable file of what was done, or NULL. */
+LT_MUST_USE lt_status lti_job_run(lti_job *j, lt_model *model);
+void lti_job_close(lti_job *j);
+/* "832x480, 81 frames at 16 fps (5.06 s), ..." */
+void lti_job_describe(const lti_job *j, char *text, size_t size);
+
+/* ---- params.c: what a file says about its making ---- */
+
+/* A new object with the field names of batch files, so that a file's parameters can be rendered again. */
+json_t *lti_params_json(const lti_job *j);
+/* Calls writer creation's metadata together: title, artist, comment, marks, every parameter. The texts live in `store`, a list to be
+ * released after use. */
+LT_MUST_USE lt_status lti_params_metadata(lt_ctx *ctx, json_t *params, lt_key_value *out,
+                                          int32_t max, int32_t *n, json_t *store);
+/* 64-bit FNV-1a in hexadecimal. */
+typedef struct lti_hash {
+    uint64_t value;
+    char text[17];
+} lti_hash;
+void lti_hash_begin(lti_hash *h);
+void lti_hash_add(lti_hash *h, const void *data, size_t n);
+const char *lti_hash_text(lti_hash *h);
+
+/* ---- report.c ---- */
+
+LT_MUST_USE lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j);
+/* Writes a JSON text under its name in one step. */
+LT_MUST_USE lt_status lti_json_write(lt_ctx *ctx, const char *path, const json_t *value);
+/* {"live": ..., "peak": ..., "by_tag": {...}, "process_peak": ...}, bytes. */
+json_t *lti_memory_json(const lt_dev *dev);
+/* The best this machine does now: {"f32_fma": FLOP/s, "bf16_dot": ...}; *best for the compute type. */
+json_t *lti_peak_json(lt_dev *dev, lt_dtype dtype, double *best);
+
+#endif

@@ -1,0 +1,87 @@
+/* report.c: what a run cost: --report and the figures of `bench`. */
+#include "examples/command.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+lt_status lti_json_write(lt_ctx *ctx, const char *path, const json_t *value)
+{
+    char part[4200];
+    snprintf(part, sizeof part, "%s.part", path);
+    char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    if (!text) return lti_fail(ctx, LT_ERR_MEM, "no memory for '%s'", path);
+    FILE *f = fopen(part, "we");
+    int bad = 0;
+    if (f) {
+        bad = fprintf(f, "%s\n", text) < 0 ? errno : 0;
+        if (fclose(f) && !bad) bad = errno;
+        if (!bad && rename(part, path)) bad = errno;
+        if (bad) unlink(part);
+    } else {
+        bad = errno;
+    }
+    free(text);
+    return bad ? lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(bad)) : LT_OK;
+}
+
+json_t *lti_memory_json(const lt_dev *dev)
+{
+    lt_mem_stats m;
+    struct rusage u = {0};
+    lt_dev_mem_stats(dev, &m);
+    getrusage(RUSAGE_SELF, &u);
+    json_t *tags = json_object();
+    for (int t = 0; t < LT_TAG_COUNT; t++)
+        if (m.peak_bytes[t])
+            json_object_set_new(tags, lt_tag_name((lt_tag)t),
+                                json_integer((json_int_t)m.peak_bytes[t]));
+    return json_pack("{s:I, s:o, s:I, s:I}", "peak_total", (json_int_t)m.peak_total, "peak_by_tag",
+                     tags, "process_peak", (json_int_t)u.ru_maxrss * 1024, "alloc_calls",
+                     (json_int_t)m.alloc_calls);
+}
+
+json_t *lti_peak_json(lt_dev *dev, lt_dtype dtype, double *best)
+{
+    const lt_peak p = lt_peak_measure(dev, 3);
+    *best = dtype != LT_F32 && p.dot_flops > p.fma_flops ? p.dot_flops : p.fma_flops;
+    return json_pack("{s:f, s:f, s:f, s:s, s:i}", "f32_fma_flops", p.fma_flops, "bf16_dot_flops",
+                     p.dot_flops, "copy_bytes", p.copy_bytes, "isa", lt_dev_isa(dev), "threads",
+                     lt_dev_threads(dev));
+}
+
+static json_t *part(double seconds, double flops, double peak)
+{
+    const double rate = seconds > 0 ? flops / seconds : 0;
+    return json_pack("{s:f, s:f, s:f, s:f}", "seconds", seconds, "flops", flops, "flops_per_second",
+                     rate, "share_of_peak", peak > 0 ? rate / peak : 0);
+}
+
+lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
+{
+    const lt_session_report *r = &j->report;
+    const lt_estimate *e = &j->estimate;
+    double peak;
+    json_t *machine = lti_peak_json(j->dev, j->info->dtype, &peak);
+    json_t *passes =
+        json_pack("{s:i, s:f, s:I, s:b}", "dit_passes", r->dit_passes, "seconds_per_pass",
+                  r->dit_passes ? r->denoise_seconds / r->dit_passes : 0, "step_allocs",
+                  (json_int_t)r->step_allocs, "cfg_batch", r->cfg_batch);
+    json_t *estimate = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "weights",
+                                 (json_int_t)e->weights, "text", (json_int_t)e->text, "latent",
+                                 (json_int_t)e->latent, "activation", (json_int_t)e->activation,
+                                 "vae", (json_int_t)e->vae, "total_peak", (json_int_t)e->total_peak,
+                                 "available", (json_int_t)e->available, "flops", e->flops);
+    json_t *report = json_pack(
+        "{s:s, s:O, s:I, s:f, s:I, s:{s:f, s:f}, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "file",
+        j->made ? j->made : "", "parameters", j->params, "frames", (json_int_t)j->frames,
+        "attention_density", r->attention_density, "tokens", (json_int_t)r->tokens, "seconds",
+        "total", r->total_seconds, "first_frame", r->first_frame_seconds, "text_seconds",
+        r->text_seconds, "denoise", part(r->denoise_seconds, r->dit_flops, peak), "decode",
+        part(r->decode_seconds, r->vae_flops, peak), "passes", passes, "memory_bytes",
+        lti_memory_json(j->dev), "estimate_bytes", estimate, "machine_peak", machine);
+    const lt_status s = lti_json_write(ctx, path, report);
+    json_decref(report);
+    return s;
+}

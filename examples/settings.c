@@ -1,0 +1,128 @@
+/* settings.c: the table of options. */
+#include "examples/settings.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const char devices[] = "auto|cpu|cuda", isas[] = "auto|ref|portable|avx2|avx512|avx512bf16";
+
+#define AT(field) offsetof(lti_settings, field)
+#define VIDEO (LTI_RENDER | LTI_BATCH | LTI_ITEM)
+#define MACHINE (LTI_RENDER | LTI_BATCH | LTI_SPEED)
+#define MODEL (MACHINE | LTI_INSPECT)
+
+static const lti_option rows[] = {
+    {"output", LTI_TEXT, LTI_RENDER, AT(output), "FILE.mp4", 0, 0, "the video (-o for short)"},
+    {"out-dir", LTI_TEXT, LTI_BATCH, AT(out_dir), "DIR", 0, 0,
+     "where the videos and manifest.jsonl go"},
+    {"prompt", LTI_TEXT, LTI_ITEM, AT(prompt), "TEXT", 0, 0, "what to show"},
+    {"name", LTI_TEXT, LTI_ITEM, AT(name), "NAME", 0, 0, "of the file, without .mp4"},
+    {"model", LTI_TEXT, MODEL, AT(model), "PATH", 0, 0,
+     "folder in Diffusers or original layout, or the transformer's\nfile (default: the embedded "
+     "model)"},
+    {"text-encoder", LTI_TEXT, MODEL, AT(text_encoder), "PATH", 0, 0,
+     "when it is not beside the model"},
+    {"vae", LTI_TEXT, MODEL, AT(vae), "PATH", 0, 0, "when it is not beside the model"},
+    {"tokenizer", LTI_TEXT, MODEL, AT(tokenizer), "PATH", 0, 0, "spiece.model or its folder"},
+    {"negative-prompt", LTI_TEXT, VIDEO, AT(negative_prompt), "TEXT", 0, 0,
+     "what to avoid (default: the model's)"},
+    {"size", LTI_SIZE, VIDEO | LTI_SPEED, AT(size), "WxH", 0, 0,
+     "picture size (default: the model's)"},
+    {"num-frames", LTI_INT, VIDEO | LTI_SPEED, AT(num_frames), "N", 1, 100000,
+     "4k+1 frames (default: the model's)"},
+    {"seconds", LTI_REAL, VIDEO, AT(seconds), "S", 0.01, 3600,
+     "length instead of --num-frames: the nearest 4k+1 frames,\nwhich are stated"},
+    {"fps", LTI_INT, VIDEO, AT(fps), "N", 1, 240, "frames a second (default: the model's)"},
+    {"num-inference-steps", LTI_INT, VIDEO | LTI_SPEED, AT(num_inference_steps), "N", 1, 1000,
+     "denoising steps (default: the model's)"},
+    {"guidance-scale", LTI_REAL, VIDEO, AT(guidance_scale), "G", 0, 100,
+     "how strictly the prompt is followed; 1 or less: no guidance,\nhalf the work"},
+    {"flow-shift", LTI_REAL, VIDEO, AT(flow_shift), "S", 0.01, 100, "shift of the noise schedule"},
+    {"sampler", LTI_CHOICE, VIDEO, AT(sampler), "euler|unipc|dpm++", 0, 0,
+     "solver (default: the model's)"},
+    {"seed", LTI_SEED, VIDEO, AT(seed), "N", 0, 0,
+     "same seed, same video (default: drawn, and stated)"},
+    {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0, "first frame, for models that take one"},
+    {"mode", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(mode), "clip|ar|extend", 0, 0,
+     "this build: clip"},
+    {"attention", LTI_TEXT, VIDEO, AT(attention), "NAME", 0, 0,
+     "dense|sta|svg|radial|topk[:key=value,...]; this build: dense"},
+    {"drift", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(drift), "off|watch|correct", 0, 0,
+     "this build: off"},
+    {"prompt-file", LTI_TEXT, LTI_RENDER, AT(prompt_file), "FILE", 0, 0,
+     "timed prompts; not in this build"},
+    {"codec", LTI_CHOICE, VIDEO, AT(codec), "h264|av1", 0, 0, "of the video (default h264)"},
+    {"crf", LTI_INT, VIDEO, AT(crf), "N", 1, 63,
+     "quality of the file, less is better (default h264 18, av1 30)"},
+    {"frames-dir", LTI_TEXT, LTI_RENDER, AT(frames_dir), "DIR", 0, 0, "every frame as a PNG too"},
+    {"report", LTI_TEXT, LTI_RENDER, AT(report), "FILE.json", 0, 0,
+     "timings, memory and arithmetic of the run"},
+    {"overwrite", LTI_FLAG, LTI_RENDER, AT(overwrite), NULL, 0, 0, "replace an existing file"},
+    {"dtype", LTI_CHOICE, MACHINE, AT(dtype), "auto|f32|bf16", 0, 0,
+     "of matrix products (default auto: bf16)"},
+    {"device", LTI_CHOICE, MACHINE, AT(device), devices, 0, 0, "this build: cpu"},
+    {"threads", LTI_INT, MACHINE, AT(threads), "N", 1, 1024,
+     "(default: the cores of this process)"},
+    {"isa", LTI_CHOICE, MACHINE, AT(isa), isas, 0, 0, "highest instruction set to use"},
+    {"json", LTI_FLAG, LTI_INSPECT, AT(json), NULL, 0, 0, "machine-readable"},
+    {"json", LTI_TEXT, LTI_SPEED, AT(json_file), "FILE", 0, 0, "write the figures there too"},
+    {"repeat", LTI_INT, LTI_SPEED, AT(repeat), "N", 1, 100,
+     "measure N times, state the median (default 3)"},
+    {"quiet", LTI_FLAG, LTI_RENDER | LTI_BATCH, AT(quiet), NULL, 0, 0,
+     "only errors and the result"},
+    {"help", LTI_FLAG, MODEL, AT(help), NULL, 0, 0, "this text (-h for short)"},
+};
+
+lti_settings lti_settings_default(void)
+{
+    return (lti_settings){
+        .guidance_scale = -1, .sampler = -1, .crf = -1, .attention = "dense", .repeat = 3};
+}
+
+lti_table lti_settings_table(uint32_t command)
+{
+    return (lti_table){rows, LT_COUNT(rows), command};
+}
+
+/* Word number i of "a|b|c", from a list of the same words as texts of their own. */
+const char *lti_device_name(const lti_settings *s)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda"};
+    return names[s->device];
+}
+
+const char *lti_isa_word(const lti_settings *s)
+{
+    static const char *const names[] = {"auto", "ref", "portable", "avx2", "avx512", "avx512bf16"};
+    return names[s->isa];
+}
+
+static lt_status check_attention(lt_ctx *ctx, const char *text)
+{
+    static const char *const known[] = {"dense", "sta", "svg", "radial", "topk"};
+    const size_t n = strcspn(text, ":");
+    for (size_t i = 0; i < LT_COUNT(known); i++) {
+        if (strlen(known[i]) != n || strncmp(known[i], text, n)) continue;
+        if (i)
+            return lti_fail(ctx, LT_ERR_UNSUPPORTED,
+                            "--attention %s: not in this build yet, only dense", text);
+        if (text[n]) return lti_fail(ctx, LT_ERR_ARG, "--attention %s: dense takes no keys", text);
+        return LT_OK;
+    }
+    return lti_fail(ctx, LT_ERR_ARG,
+                    "--attention: '%.80s' is not one of dense, sta, svg, radial, topk", text);
+}
+
+lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
+{
+    if (s->mode != LTI_MODE_CLIP)
+        return lti_fail(ctx, LT_ERR_UNSUPPORTED, "--mode %s: not in this build yet, only clip",
+                        s->mode == LTI_MODE_AR ? "ar" : "extend");
+    if (s->drift != LTI_DRIFT_OFF)
+        return lti_fail(ctx, LT_ERR_UNSUPPORTED, "--drift: not in this build yet, only off");
+    if (s->prompt_file)
+        return lti_fail(ctx, LT_ERR_UNSUPPORTED,
+                        "--prompt-file %s: timed prompts are not in this build yet",
+                        s->prompt_file);
+    return check_attention(ctx, s->attention);
+}

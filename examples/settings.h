@@ -1,0 +1,44 @@
+/* settings.h: everything the subcommands can be told, and which of them knows what. */
+#ifndef LTI_EXAMPLES_SETTINGS_H
+#define LTI_EXAMPLES_SETTINGS_H
+
+#include "examples/options.h"
+
+/* Who knows an option. LTI_ITEM: a line of a batch file. */
+enum { LTI_RENDER = 1, LTI_BATCH = 2, LTI_ITEM = 4, LTI_INSPECT = 8, LTI_SPEED = 16 };
+
+/* In the order of the words in the table. */
+enum { LTI_DTYPE_AUTO, LTI_DTYPE_F32, LTI_DTYPE_BF16 };
+enum { LTI_MODE_CLIP, LTI_MODE_AR, LTI_MODE_EXTEND };
+enum { LTI_DRIFT_OFF, LTI_DRIFT_WATCH, LTI_DRIFT_CORRECT };
+
+typedef struct lti_settings {
+    /* model and machine */
+    const char *model, *text_encoder, *vae, *tokenizer;
+    int32_t dtype, device, threads, isa;
+    /* the video; 0 or NULL = the model's default */
+    const char *prompt, *negative_prompt, *image, *prompt_file, *attention;
+    int32_t mode, drift;
+    lti_size size;
+    double seconds;
+    int32_t num_frames, fps, num_inference_steps;
+    double guidance_scale; /* -1 = the model's default */
+    double flow_shift;
+    lti_seed seed;
+    int32_t sampler; /* lt_solver; -1 = the model's default */
+    /* the file */
+    const char *output, *out_dir, *name, *frames_dir, *report, *json_file;
+    int32_t codec, crf;
+    bool overwrite, quiet, help, json;
+    int32_t repeat;
+} lti_settings;
+
+lti_settings lti_settings_default(void);
+lti_table lti_settings_table(uint32_t command);
+const char *lti_device_name(const lti_settings *s);
+const char *lti_isa_word(const lti_settings *s);
+
+/* What the command line can say but this build cannot do. Errors: LT_ERR_UNSUPPORTED, LT_ERR_ARG. */
+LT_MUST_USE lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s);
+
+#endif
