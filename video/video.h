@@ -133,6 +133,25 @@ LT_MUST_USE LT_API lt_status lt_model_encode_text(lt_model *model, const char *t
 /* Token ids as the text encoder gets them (cleaned, EOS appended); malloc'd. */
 LT_MUST_USE LT_API lt_status lt_model_tokenize(lt_model *model, const char *text, int32_t **ids, int32_t *n);
 
+/* Speed of the two large networks alone, from their files (the part's own folder, its config.json beside it or not). Contents are noise;
+ * operations are counted (2 a multiply-add), so seconds say what share of the machine's peak is reached (lt_peak_measure). */
+typedef struct lt_bench_options {
+    const char *path; /* tensor file, or index of shards */
+    lt_dtype dtype;   /* 0 = auto */
+    int32_t width, height, num_frames;
+    int32_t batch;     /* DiT: samples in a pass (two share their latent, as guidance does); 0 = 1 */
+    int32_t text_rows; /* DiT: real rows of each prompt; 0 = 64 */
+    int32_t passes;    /* measured, after one that is not; 0 = 3 */
+} lt_bench_options;
+typedef struct lt_bench_result {
+    double seconds, best_seconds; /* of a pass (VAE: of a whole video): median and least */
+    double flops;                 /* of it */
+    int64_t tokens;               /* DiT: of a sample; VAE: video frames */
+    uint64_t weight_bytes, peak_bytes;
+} lt_bench_result;
+LT_MUST_USE LT_API lt_status lt_bench_dit(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt);
+LT_MUST_USE LT_API lt_status lt_bench_vae_decode(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt);
+
 #ifdef __cplusplus
 }
 #endif
