@@ -15,30 +15,27 @@ static inline vf vf_dot(vf acc, vf a, vf b)
     return _mm512_fmadd_ps(a, b, acc);
 }
 
-/* Gathers are slower than transposing in registers and need no code: packing is 1 % of a call. */
-static bool pack_block(float *dst, int stride, const void *src, lt_dtype t, int64_t ld, int first,
-                       int end, int dim)
+static bool pack_block(lti_word *dst, int stride, const void *src, lt_dtype t, int64_t ld,
+                       int first, int end, int dim)
 {
     if (ld > 1 << 24 || (t == LT_BF16 && dim % 2)) return false;
-    const __m512i index =
-        _mm512_mullo_epi32(_mm512_set1_epi32((int)ld),
-                           _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-    const int n = end > first ? end - first : 0;
-    const __mmask16 live = (__mmask16)((1u << n) - 1);
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i index = _mm512_mullo_epi32(_mm512_set1_epi32((int)ld), lane);
+    const __mmask16 live = _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(end - first), lane);
     if (t == LT_F32) {
         const float *x = (const float *)src + first * ld;
         for (int c = 0; c < dim; c++)
-            _mm512_storeu_ps(dst + (int64_t)c * stride,
-                             _mm512_mask_i32gather_ps(_mm512_setzero_ps(), live, index, x + c, 4));
+            vf_store(dst + (int64_t)c * stride,
+                     _mm512_mask_i32gather_ps(_mm512_setzero_ps(), live, index, x + c, 4));
         return true;
     }
     const uint16_t *x = (const uint16_t *)src + first * ld;
     for (int c = 0; c < dim; c += 2) {
         const __m512i w =
             _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), live, index, x + c, 2);
-        _mm512_storeu_si512(dst + (int64_t)c * stride, _mm512_slli_epi32(w, 16));
-        _mm512_storeu_si512(dst + (int64_t)(c + 1) * stride,
-                            _mm512_and_si512(w, _mm512_set1_epi32((int)0xffff0000u)));
+        vf_store(dst + (int64_t)c * stride, (vf)_mm512_slli_epi32(w, 16));
+        vf_store(dst + (int64_t)(c + 1) * stride,
+                 (vf)_mm512_and_si512(w, _mm512_set1_epi32((int)0xffff0000u)));
     }
     return true;
 }

@@ -314,9 +314,19 @@ static lt_status attention_portable(lt_dev *dev, const lt_attention_args *a)
 }
 
 #if defined(__x86_64__)
+static lt_status attention_avx2(lt_dev *dev, const lt_attention_args *a)
+{
+    return attention(dev, a, &lti_attn_avx2);
+}
+
 static lt_status attention_avx512(lt_dev *dev, const lt_attention_args *a)
 {
     return attention(dev, a, &lti_attn_avx512);
+}
+
+static lt_status attention_avx512bf16(lt_dev *dev, const lt_attention_args *a)
+{
+    return attention(dev, a, a->q.dtype == LT_BF16 ? &lti_attn_avx512bf16 : &lti_attn_avx512);
 }
 #endif
 
@@ -324,7 +334,10 @@ void lti_attention_register(lt_kernels *k, lti_isa isa)
 {
     k->attention = attention_portable;
 #if defined(__x86_64__)
+    if (isa >= LTI_ISA_AVX2) k->attention = attention_avx2;
     if (isa >= LTI_ISA_AVX512) k->attention = attention_avx512;
-#endif
+    if (isa >= LTI_ISA_AVX512BF16) k->attention = attention_avx512bf16;
+#else
     (void)isa;
+#endif
 }

@@ -69,8 +69,8 @@ static inline vf vf_exp2(vf x)
     y = y * f + 1.0f;
     return (vf)((vi)y + ((vi)t << 23));
 }
-static bool pack_block(float *dst, int stride, const void *src, lt_dtype t, int64_t ld, int first,
-                       int end, int dim)
+static bool pack_block(lti_word *dst, int stride, const void *src, lt_dtype t, int64_t ld,
+                       int first, int end, int dim)
 {
     (void)dst, (void)stride, (void)src, (void)t, (void)ld, (void)first, (void)end, (void)dim;
     return false;

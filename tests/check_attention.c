@@ -18,7 +18,7 @@ typedef struct attn {
 enum { MAX_TILES = 64, MAX_LISTS = 128, MAX_RUNS = 2048 };
 typedef struct plan {
     int32_t nq, ngroups, nruns;
-    int32_t q_off[MAX_TILES + 1], row[MAX_LISTS + 1], group[8];
+    int32_t q_off[MAX_TILES + 1], row[MAX_LISTS + 1], group[64];
     lt_run runs[MAX_RUNS];
     lt_attn_plan at[2]; /* by lt_side */
 } plan;
