@@ -13,7 +13,7 @@ static lti_vae_pool *pool_of(lti_vae_flow *f, int32_t h, int32_t w, int32_t c)
         const lt_image *m = &f->lay.pool[i].image;
         if (m->h == h && m->w == w && m->c == c) return &f->lay.pool[i];
     }
-    assert(!"layout.c has a pool for every node");
+    assert(false && "layout.c has a pool for every node");
     return NULL;
 }
 
@@ -316,7 +316,7 @@ static lt_status run_node(lti_vae_flow *f, const lti_vae_node *node, lti_vae_sta
     case LTI_VAE_POINT:
         break;
     }
-    assert(!"the 1x1x1 convolutions belong to decoder.c and encoder.c");
+    assert(false && "the 1x1x1 convolutions belong to decoder.c and encoder.c");
     return LT_ERR_ARG;
 }
 
