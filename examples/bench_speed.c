@@ -133,20 +133,68 @@ static lt_status measure(speed *b, lt_dev *dev, const lti_settings *set,
     return s;
 }
 
+/* ---- one network alone ---- */
+
+typedef lt_status bench_fn(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt);
+
+static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, const char *path,
+                              lt_dev *dev, const lti_settings *set, double peak)
+{
+    lt_bench_result r;
+    lt_bench_options o = {.path = path,
+                          .dtype = set->dtype == LTI_DTYPE_F32 ? LT_F32 : LT_BF16,
+                          .width = set->size.width ? set->size.width : 256,
+                          .height = set->size.height ? set->size.height : 256,
+                          .num_frames = set->num_frames ? set->num_frames : 9,
+                          .passes = set->repeat};
+    LT_TRY(fn(&r, dev, &o));
+    printf("%s: %dx%d, %d frames, %s; weights %.1f MiB, at most %.1f MiB\n", lti_base_name(path),
+           o.width, o.height, o.num_frames, lt_dtype_name(o.dtype),
+           (double)r.weight_bytes / (1 << 20), (double)r.peak_bytes / (1 << 20));
+    json_t *figures = row(what, r.seconds, r.flops, peak);
+    json_object_set_new(figures, "best_seconds", json_real(r.best_seconds));
+    json_object_set_new(figures, "peak_bytes", json_integer((json_int_t)r.peak_bytes));
+    json_array_append_new(rows, figures);
+    return LT_OK;
+}
+
+static lt_status measure_parts(lt_ctx *ctx, lt_dev *dev, const lti_settings *set)
+{
+    double peak;
+    json_t *machine = lti_peak_json(dev, set->dtype == LTI_DTYPE_F32 ? LT_F32 : LT_BF16, &peak),
+           *rows = json_array();
+    printf("peak now: %.1f GFLOP/s (%s, %d threads)\n", peak / 1e9, lt_dev_isa(dev),
+           lt_dev_threads(dev));
+    lt_status s = LT_OK;
+    if (set->transformer)
+        s = measure_part(rows, "transformer, one pass", lt_bench_dit, set->transformer, dev, set,
+                         peak);
+    if (s == LT_OK && set->vae)
+        s = measure_part(rows, "decoding, all frames", lt_bench_vae_decode, set->vae, dev, set,
+                         peak);
+    json_t *all = json_pack("{s:o, s:o, s:o}", "machine_peak", machine, "memory_bytes",
+                            lti_memory_json(dev), "parts", rows);
+    if (s == LT_OK && set->json_file) s = lti_json_write(ctx, set->json_file, all);
+    json_decref(all);
+    return s;
+}
+
 lt_status lti_bench_speed(lt_ctx *ctx, const lti_settings *set, lti_interrupt *interrupt)
 {
     lt_model_options options;
     lti_model_path path;
-    lt_dev *dev;
+    lt_dev *dev = NULL;
     speed *b = calloc(1, sizeof *b);
     if (!b) return lti_fail(ctx, LT_ERR_MEM, "no memory to measure");
     b->ctx = ctx;
-    lt_status s = lti_model_find(&options, &path, ctx, set);
-    if (s == LT_OK) s = lti_device_open(&dev, ctx, set);
-    if (s == LT_OK) {
-        s = measure(b, dev, set, &options, interrupt);
-        lt_dev_destroy(&dev);
+    lt_status s = lti_device_open(&dev, ctx, set);
+    if (s == LT_OK && !set->model && (set->transformer || set->vae)) {
+        s = measure_parts(ctx, dev, set);
+    } else if (s == LT_OK) {
+        s = lti_model_find(&options, &path, ctx, set);
+        if (s == LT_OK) s = measure(b, dev, set, &options, interrupt);
     }
+    lt_dev_destroy(&dev);
     free(b);
     return s;
 }

@@ -11,14 +11,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char usage[] = "batch FILE.jsonl --out-dir DIR [options]\n\n"
-                            "Renders one video for each line, a JSON object: {\"prompt\": \"...\", "
-                            "\"seed\": 7, \"size\": \"832x480\", ...}. Options here are\n"
-                            "defaults for all lines. An error in one line does not stop the rest; "
-                            "a second run skips what is done.\n"
-                            "Fields of a line: prompt, name, size (or width and height), user, "
-                            "metadata, and the video options below\n"
-                            "with underscores (num_frames, negative_prompt, ...).";
+static const char usage[] =
+    "batch FILE.jsonl --out-dir DIR [options]\n\n"
+    "Renders one video for each line, a JSON object such as\n"
+    "  {\"prompt\": \"a red ball\", \"seed\": 7, \"size\": \"832x480\", \"num_frames\": 81}\n"
+    "with the fields prompt, name (of the file), size or width and height, user and metadata "
+    "(kept\n"
+    "in the manifest), and the video options below with underscores. Options given here are\n"
+    "defaults for all lines. An error in one line does not stop the rest; a second run skips\n"
+    "what is done.";
 
 enum { MAX_LINE = 1 << 20 };
 
@@ -60,9 +61,14 @@ static lt_status set_other(lt_ctx *ctx, item *it, const char *key, const json_t 
         if (!json_is_integer(value) || v < 1 || v > 16384)
             return lti_fail(ctx, LT_ERR_ARG, "%s: not a whole number from 1 to 16384", key);
         *(*key == 'w' ? &it->set.size.width : &it->set.size.height) = (int32_t)v;
-    } else if (strcmp(key, "user") && strcmp(key, "metadata") && strcmp(key, "model")) {
-        *known = false;
+        return LT_OK;
     }
+    /* the caller's own, and what a finished file says beside its parameters: those can be a line again */
+    static const char *const notes[] = {"user",      "metadata", "model",
+                                        "generator", "family",   "dtype"};
+    *known = false;
+    for (size_t i = 0; i < LT_COUNT(notes) && !*known; i++)
+        *known = !strcmp(key, notes[i]);
     return LT_OK;
 }
 

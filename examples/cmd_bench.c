@@ -5,9 +5,9 @@
 
 static const char usage[] =
     "bench speed [options]\n\n"
-    "speed: seconds, GFLOP/s and share of this machine's peak (measured in the same run) of "
-    "reading a\n"
-    "prompt, one pass of the transformer, and decoding; and the memory they took.";
+    "Seconds, GFLOP/s and share of this machine's peak (measured in the same run) of reading a\n"
+    "prompt, one pass of the transformer, and decoding; and the memory they took. With\n"
+    "--transformer or --vae and no --model, of these networks alone.";
 
 static lt_status bench(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos,
                        lti_interrupt *interrupt)

@@ -5,38 +5,51 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char usage[] = "inspect PATH [options]\n\n"
-                            "A model: family, configuration, parameters, types, bytes, what is "
-                            "missing or unknown. A video:\n"
-                            "format, frames, the parameters it was made with and the marks it "
-                            "carries. Exit status 1 when a\n"
-                            "model is not complete.";
+static const char usage[] =
+    "inspect PATH [options]\n\n"
+    "A model: family, configuration, parameters, types, bytes, what is missing or unknown.\n"
+    "A video: format, frames, the parameters it was made with and the marks it carries.\n"
+    "Exit status 1 when a model is not complete.";
 
-/* Values of an object, one a line; lists are counted and their first members shown. */
+/* Numbers on one line, texts below each other, long lists cut. */
+static void print_list(const char *key, json_t *list, int indent)
+{
+    const size_t shown = 20, n = json_array_size(list);
+    const bool texts = json_is_string(json_array_get(list, 0));
+    printf("%*s%s:%s", indent, "", key, n ? "" : " none");
+    for (size_t i = 0; i < n && i < shown; i++) {
+        json_t *v = json_array_get(list, i);
+        char *text = json_is_string(v)
+                         ? NULL
+                         : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        if (texts)
+            printf("\n%*s%s", indent + 2, "", text ? text : json_string_value(v));
+        else
+            printf(" %s", text ? text : json_string_value(v));
+        free(text);
+    }
+    if (n > shown) printf("%s... and %zu more (--json lists all)", texts ? "\n" : " ", n - shown);
+    putchar('\n');
+}
+
+/* Values of an object, one a line. */
 static void print_value(const char *key, json_t *value, int indent)
 {
-    enum { SHOWN = 20 };
-    if (json_is_object(value) || json_is_array(value)) {
-        printf("%*s%s:%s\n", indent, "", key,
-               json_is_array(value) && !json_array_size(value) ? " none" : "");
+    if (json_is_array(value)) {
+        print_list(key, value, indent);
+        return;
+    }
+    const json_t *count =
+        json_object_get(value, "count"); /* "missing": {"count": 0, "names": []} */
+    if (json_is_integer(count) && !json_integer_value(count)) {
+        printf("%*s%s: none\n", indent, "", key);
+        return;
+    }
+    if (json_is_object(value)) {
         const char *k;
         json_t *v;
-        size_t i;
-        if (json_is_object(value)) {
-            json_object_foreach(value, k, v) print_value(k, v, indent + 2);
-            return;
-        }
-        json_array_foreach(value, i, v)
-        {
-            if (i == SHOWN) {
-                printf("%*s... and %zu more (--json lists all)\n", indent + 2, "",
-                       json_array_size(value) - SHOWN);
-                break;
-            }
-            char *text = json_is_string(v) ? NULL : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
-            printf("%*s%s\n", indent + 2, "", text ? text : json_string_value(v));
-            free(text);
-        }
+        printf("%*s%s:\n", indent, "", key);
+        json_object_foreach(value, k, v) print_value(k, v, indent + 2);
         return;
     }
     char *text =

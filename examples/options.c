@@ -188,39 +188,42 @@ const lti_option *lti_option_find(const lti_table *t, const char *name, size_t l
 
 enum { MAX_NAME = 32 };
 
-/* Levenshtein's distance; names are short. */
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Edits from a to b: letters changed, added, left out or exchanged with their neighbour. Both at most MAX_NAME long. */
 static size_t distance(const char *a, const char *b, size_t nb)
 {
-    size_t row[MAX_NAME + 1];
-    for (size_t j = 0; j <= nb; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t before = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= nb; j++) {
-            const size_t above = row[j];
-            size_t best = before + (a[i - 1] != b[j - 1]);
-            if (above + 1 < best) best = above + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            before = above;
-            row[j] = best;
+    size_t d[MAX_NAME + 1][MAX_NAME + 1];
+    const size_t na = strlen(a);
+    for (size_t i = 0; i <= na; i++)
+        for (size_t j = 0; j <= nb; j++) {
+            if (!i || !j) {
+                d[i][j] = i + j;
+                continue;
+            }
+            d[i][j] = least(d[i - 1][j - 1] + (a[i - 1] != b[j - 1]),
+                            least(d[i - 1][j], d[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
         }
-    }
-    return row[nb];
+    return d[na][nb];
 }
 
 const char *lti_option_nearest(const lti_table *t, const char *name, size_t len)
 {
     const char *best = NULL;
-    size_t least = len > MAX_NAME ? 0 : 1 + len / 3;
-    for (size_t i = 0; i < t->count && least; i++) {
+    size_t nearest = len > MAX_NAME ? 0 : 1 + len / 3;
+    for (size_t i = 0; i < t->count && nearest; i++) {
         if (!(t->rows[i].commands & t->command)) continue;
         /* "frames" is nearer to "num-frames" than letters say */
         const bool part = len >= 4 && len <= MAX_NAME &&
                           memmem(t->rows[i].name, strlen(t->rows[i].name), name, len);
         const size_t d = part ? 1 : distance(t->rows[i].name, name, len);
-        if (d < least || (d == least && !best)) {
-            least = d;
+        if (d < nearest || (d == nearest && !best)) {
+            nearest = d;
             best = t->rows[i].name;
         }
     }

@@ -30,13 +30,14 @@ json_t *lti_params_json(const lti_job *j)
     snprintf(size, sizeof size, "%dx%d", o->width, o->height);
     snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
     json_t *p = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:s}", /* */
-        "generator", "Longtake " LT_VERSION, "prompt", o->prompt, "negative_prompt",
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:s, s:s}", "generator",
+        "Longtake " LT_VERSION, "prompt", o->prompt, "negative_prompt",
         o->negative_prompt ? o->negative_prompt : j->info->default_negative, "model",
         lti_base_name(j->model->path), "family", j->info->family, "size", size, "num_frames",
         o->num_frames, "fps", o->fps, "num_inference_steps", o->num_inference_steps,
         "guidance_scale", o->guidance_scale, "flow_shift", o->flow_shift, "sampler",
-        lt_solver_name(o->solver), "attention", o->attention, "seed", seed);
+        lt_solver_name(o->solver), "attention", o->attention, "seed", seed, "dtype",
+        lt_dtype_name(j->model->dtype ? j->model->dtype : lt_dev_auto_dtype(j->dev)));
     if (p && j->set->image)
         json_object_set_new(p, "image", json_string(lti_base_name(j->set->image)));
     return p;

@@ -12,6 +12,8 @@ static const char devices[] = "auto|cpu|cuda", isas[] = "auto|ref|portable|avx2|
 #define MODEL (MACHINE | LTI_INSPECT)
 
 static const lti_option rows[] = {
+    {"transformer", LTI_TEXT, LTI_SPEED, AT(transformer), "PATH", 0, 0,
+     "this network alone: a file or an index of shards"},
     {"output", LTI_TEXT, LTI_RENDER, AT(output), "FILE.mp4", 0, 0, "the video (-o for short)"},
     {"out-dir", LTI_TEXT, LTI_BATCH, AT(out_dir), "DIR", 0, 0,
      "where the videos and manifest.jsonl go"},

@@ -14,7 +14,7 @@ enum { LTI_DRIFT_OFF, LTI_DRIFT_WATCH, LTI_DRIFT_CORRECT };
 
 typedef struct lti_settings {
     /* model and machine */
-    const char *model, *text_encoder, *vae, *tokenizer;
+    const char *model, *text_encoder, *vae, *tokenizer, *transformer;
     int32_t dtype, device, threads, isa;
     /* the video; 0 or NULL = the model's default */
     const char *prompt, *negative_prompt, *image, *prompt_file, *attention;
