@@ -17,7 +17,7 @@
 
 enum {
     LTI_ATTN_MAX_HEAD_DIM = 512,
-    LTI_ATTN_STEP = 256, /* keys of a step */
+    LTI_ATTN_STEP = 128, /* keys of a step */
     LTI_ATTN_LD = LTI_ATTN_STEP + 16,
     LTI_ATTN_LANES = 16 /* rows of a row block, and lanes of a vector, at most */
 };
@@ -52,15 +52,18 @@ typedef struct lti_attn_isa {
     /* Keys key..key+n-1 of the head at src (key 0) into their places in the V panels at dst; panel_words from panel to panel. */
     void (*pack_values)(void *dst, int64_t panel_words, const void *src, lt_dtype t, int64_t ld,
                         int64_t key, int n, int dim);
-    /* s[r, p*keys + j] = q[r] . panel[p][j] */
-    void (*scores)(float *s, const void *q, const void *const *panel, int npanels, int words);
+    /* s[r, p*keys + j] = q[r] . panel[p][j]. Meanwhile `lines` cache lines at ahead[p] are asked for. */
+    void (*scores)(float *s, const void *q, const lti_word *const *panel, int npanels, int words,
+                   const lti_word *const *ahead, int lines);
     /* s[r, j] = s[r, j] * scale + bias[j] + rel[j - r], one panel; -inf where bias[j] is, whatever s is. */
     void (*shift)(float *s, float scale, const float *bias, const float *rel);
     /* Weights 2^(s*scale - top) of the first ncols columns, f32 in s or pairs in p, and the new state. */
     void (*softmax)(float *s, void *p, int ncols, float scale, lti_attn_rows *st);
-    /* o [npanels][rows][keys] = o * fade + weights . V */
-    void (*values)(float *o, const void *p, const lti_attn_part *part, int nparts, const void *v,
-                   int64_t panel_words, int npanels, const float *fade);
+    /* o [npanels][rows][keys] = o * fade + weights . V; fade NULL: o is not read. Meanwhile `lines` cache lines are asked for in every panel, from
+     * word `ahead` of it on. */
+    void (*values)(float *o, const void *p, const lti_attn_part *part, int nparts,
+                   const lti_word *v, int64_t panel_words, int npanels, const float *fade,
+                   int64_t ahead, int lines);
     /* out[r] = o[r] / sum, first n rows. lse may be NULL. */
     void (*finish)(void *out, lt_dtype t, int64_t ld, const float *o, const lti_attn_rows *st,
                    int n, int dim, float *lse);

@@ -14,6 +14,7 @@
 
 enum {
     NR = 2 * VW,
+    LINE_WORDS = 16,
     WORD_ITEMS = PAIRS ? 2 : 1,
     Q_STRIDE = (MR + VW - 1) / VW * VW,
     P_LD = PAIRS ? LTI_ATTN_STEP / 2 + 16 : LTI_ATTN_LD
@@ -57,15 +58,27 @@ static void pack_values(void *dst, int64_t panel_words, const void *src, lt_dtyp
         }
 }
 
-static void scores(float *s, const void *q, const void *const *panel, int npanels, int words)
+/* The next line of what will be needed soon, into the second cache: there are always enough multiply-adds to wait on. */
+static inline void ask_for(const lti_word **line, int *left)
+{
+    if (*left <= 0) return;
+    __builtin_prefetch(*line, 0, 2);
+    *line += LINE_WORDS;
+    --*left;
+}
+
+static void scores(float *s, const void *q, const lti_word *const *panel, int npanels, int words,
+                   const lti_word *const *ahead, int lines)
 {
     for (int p = 0; p < npanels; p++, s += NR) {
-        const lti_word *a = q, *b = panel[p];
+        const lti_word *a = q, *b = panel[p], *line = ahead[p];
+        int left = line ? lines : 0;
         vf acc[MR][2];
         for (int r = 0; r < MR; r++)
             acc[r][0] = acc[r][1] = vf_set1(0);
         for (int w = 0; w < words; w++, a += Q_STRIDE, b += NR) {
             const vf b0 = vf_load(b), b1 = vf_load(b + VW);
+            ask_for(&line, &left);
             for (int r = 0; r < MR; r++) {
                 const vf x = vf_word(a + r);
                 acc[r][0] = vf_dot(acc[r][0], x, b0);
@@ -102,7 +115,7 @@ static void row_tops(float *top, const float *s, int ncols)
 
 static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st)
 {
-    float top[LTI_ATTN_LANES] = {0};
+    _Alignas(64) float top[LTI_ATTN_LANES] = {0};
     row_tops(top, s, ncols);
     /* never under -FLT_MAX: then no difference of two infinities can come up */
     for (int i = 0; i < LTI_ATTN_LANES; i += VW) {
@@ -134,10 +147,12 @@ static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st
 
 /* Adds n words of keys to a register block. */
 static inline __attribute__((always_inline)) void add_values(vf acc[MR][2], const lti_word *p,
-                                                             const lti_word *v, int n)
+                                                             const lti_word *v, int n,
+                                                             const lti_word **line, int *left)
 {
     for (int w = 0; w < n; w++, p++, v += NR) {
         const vf b0 = vf_load(v), b1 = vf_load(v + VW);
+        ask_for(line, left);
         for (int r = 0; r < MR; r++) {
             const vf x = vf_word(p + r * P_LD);
             acc[r][0] = vf_dot(acc[r][0], x, b0);
@@ -158,19 +173,23 @@ static void add_half(vf acc[MR][2], const lti_word *p, const lti_word *v, bool s
         u &= mask;
         memcpy(half + j, &u, sizeof u);
     }
-    add_values(acc, p, half, 1);
+    const lti_word *line = NULL;
+    int none = 0;
+    add_values(acc, p, half, 1, &line, &none);
 }
 #endif
 
-static void values(float *o, const void *p, const lti_attn_part *part, int nparts, const void *v,
-                   int64_t panel_words, int npanels, const float *fade)
+static void values(float *o, const void *p, const lti_attn_part *part, int nparts,
+                   const lti_word *v, int64_t panel_words, int npanels, const float *fade,
+                   int64_t ahead, int lines)
 {
     for (int c = 0; c < npanels; c++, o += MR * NR) {
-        const lti_word *panel = (const lti_word *)v + c * panel_words;
+        const lti_word *panel = v + c * panel_words, *line = panel + ahead;
+        int left = lines;
         vf acc[MR][2];
         for (int r = 0; r < MR; r++) {
-            acc[r][0] = vf_mul(vf_load(o + r * NR), vf_set1(fade[r]));
-            acc[r][1] = vf_mul(vf_load(o + r * NR + VW), vf_set1(fade[r]));
+            acc[r][0] = fade ? vf_mul(vf_load(o + r * NR), vf_set1(fade[r])) : vf_set1(0);
+            acc[r][1] = fade ? vf_mul(vf_load(o + r * NR + VW), vf_set1(fade[r])) : vf_set1(0);
         }
         for (int i = 0; i < nparts; i++) {
             int key = part[i].key, col = part[i].col, n = part[i].n;
@@ -181,7 +200,7 @@ static void values(float *o, const void *p, const lti_attn_part *part, int npart
             }
 #endif
             add_values(acc, (const lti_word *)p + col / WORD_ITEMS,
-                       panel + (int64_t)(key / WORD_ITEMS) * NR, n / WORD_ITEMS);
+                       panel + (int64_t)(key / WORD_ITEMS) * NR, n / WORD_ITEMS, &line, &left);
 #if PAIRS
             if (n & 1)
                 add_half(acc, (const lti_word *)p + (col + n) / 2,
@@ -195,26 +214,35 @@ static void values(float *o, const void *p, const lti_attn_part *part, int npart
     }
 }
 
+static void finish_row(void *out, lt_dtype t, const float *o, float inv, int dim)
+{
+    for (int c0 = 0; c0 < dim; c0 += NR, o += MR * NR) {
+        const int cols = dim - c0 < NR ? dim - c0 : NR;
+        if (t == LT_F32)
+            for (int c = 0; c < cols; c++)
+                ((float *)out)[c0 + c] = o[c] * inv;
+        else
+            for (int c = 0; c < cols; c++)
+                ((uint16_t *)out)[c0 + c] = lti_f32_to_bf16(o[c] * inv);
+    }
+}
+
 static void finish(void *out, lt_dtype t, int64_t ld, const float *o, const lti_attn_rows *st,
                    int n, int dim, float *lse)
 {
+    const size_t item = t == LT_F32 ? 4 : 2;
     for (int r = 0; r < n; r++) {
+        char *to = (char *)out + (size_t)(r * ld) * item;
         float sum = 0;
         for (int i = 0; i < VW; i++)
             sum += st->sum[r][i];
-        const bool empty = st->top[r] == -FLT_MAX; /* no key, or only logits of -inf */
-        const float inv = empty ? 0.0f : 1.0f / sum;
+        const bool empty =
+            st->top[r] == -FLT_MAX; /* no key, or only logits of -inf: then o may be anything */
+        if (empty)
+            memset(to, 0, (size_t)dim * item);
+        else
+            finish_row(to, t, o + r * NR, 1.0f / sum, dim);
         if (lse) lse[r] = empty ? -INFINITY : (st->top[r] + log2f(sum)) * 0.6931471805599453f;
-        for (int c0 = 0; c0 < dim; c0 += NR) {
-            const float *from = o + (int64_t)c0 / NR * MR * NR + r * NR;
-            const int cols = dim - c0 < NR ? dim - c0 : NR;
-            if (t == LT_F32)
-                for (int c = 0; c < cols; c++)
-                    ((float *)out)[r * ld + c0 + c] = from[c] * inv;
-            else
-                for (int c = 0; c < cols; c++)
-                    ((uint16_t *)out)[r * ld + c0 + c] = lti_f32_to_bf16(from[c] * inv);
-        }
     }
 }
 

@@ -19,7 +19,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK_ROWS = 126, PACK_BYTES = 32 << 20, PACK_KEYS = 256, MAX_PANELS = 32, REL_PAD = 32 };
+enum {
+    BLOCK_ROWS = 126,
+    PACK_BYTES = 32 << 20,
+    PACK_KEYS = 256,
+    MAX_PANELS = 32,
+    REL_PAD = 32,
+    LINE_WORDS = 16
+};
 
 #define LOG2E 1.4426950408889634f
 
@@ -80,8 +87,8 @@ static void add_panel(step *s, int32_t panel, int keys)
 
 static void add_part(step *s, int32_t begin, int32_t end, int col)
 {
-    lti_attn_part *last = &s->part[s->nparts - 1];
-    if (s->nparts && last->key + last->n == begin && last->col + last->n == col)
+    lti_attn_part *last = s->nparts ? &s->part[s->nparts - 1] : NULL;
+    if (last && last->key + last->n == begin && last->col + last->n == col)
         last->n += end - begin;
     else
         s->part[s->nparts++] = (lti_attn_part){.key = begin, .n = end - begin, .col = col};
@@ -156,16 +163,40 @@ static void pack_queries(const job *j, lti_word *q, const block *b, int head)
     }
 }
 
+/* What to fetch from the next step while a row block works on this one: slice `i` of `n`, so that a step arrives evenly
+ * during the step before it. */
+typedef struct ahead {
+    const lti_word *k[MAX_PANELS];
+    int64_t v; /* word of a panel */
+    int k_lines, v_lines;
+} ahead;
+
+static ahead look_ahead(const job *j, const step *next, int slot, int i, int n)
+{
+    ahead h = {0};
+    if (!next->npanels) return h;
+    const int64_t panel_words = j->head_words * j->isa->keys,
+                  k_lines = (panel_words / LINE_WORDS + n - 1) / n;
+    for (int p = 0; p < next->npanels; p++)
+        h.k[p] = j->k + slot * j->k_words + next->panel[p] * panel_words + i * k_lines * LINE_WORDS;
+    h.k_lines = (int)k_lines;
+    const int64_t pair = j->isa->pairs ? 2 : 1, row_words = j->isa->keys;
+    const int64_t v_lines = (next->part[0].n / pair * row_words / LINE_WORDS + n - 1) / n;
+    h.v = next->part[0].key / pair * row_words + i * v_lines * LINE_WORDS;
+    h.v_lines = (int)v_lines;
+    return h;
+}
+
 /* One step for one row block, whose first row is `row`. */
-static void row_block(const job *j, const step *s, int32_t row, int slot, const lti_word *q,
-                      float *logits, void *weights, lti_attn_rows *st, float *o)
+static void row_block(const job *j, const step *s, const ahead *h, bool first, int32_t row,
+                      int slot, const lti_word *q, float *logits, void *weights, lti_attn_rows *st,
+                      float *o)
 {
     const lti_attn_isa *isa = j->isa;
-    const lti_word *k = j->k + slot * j->k_words;
-    const void *panel[MAX_PANELS];
+    const lti_word *k = j->k + slot * j->k_words, *panel[MAX_PANELS];
     for (int p = 0; p < s->npanels; p++)
         panel[p] = k + s->panel[p] * j->head_words * isa->keys;
-    isa->scores(logits, q, panel, s->npanels, (int)j->head_words);
+    isa->scores(logits, q, panel, s->npanels, (int)j->head_words, h->k, h->k_lines);
     const bool shifted = !s->plain || j->rel;
     for (int p = 0; p < s->npanels && shifted; p++) {
         const int col = p * isa->keys;
@@ -175,7 +206,7 @@ static void row_block(const job *j, const step *s, int32_t row, int slot, const 
     }
     isa->softmax(logits, weights, s->npanels * isa->keys, shifted ? 1.0f : j->scale, st);
     isa->values(o, weights, s->part, s->nparts, j->v + slot * j->v_words, j->key_words * isa->keys,
-                (int)j->out_panels, st->fade);
+                (int)j->out_panels, first ? NULL : st->fade, h->v, h->v_lines);
 }
 
 static void block_task(void *arg, int64_t task, int thread)
@@ -188,7 +219,7 @@ static void block_task(void *arg, int64_t task, int thread)
     const int nrb = (b->rows + isa->rows - 1) / isa->rows;
     char *mem = lti_scratch(j->dev, thread);
     step *s = (step *)(void *)mem;
-    lti_word *q = (lti_word *)(void *)(mem += up(sizeof *s, 64));
+    lti_word *q = (lti_word *)(void *)(mem += up(2 * sizeof *s, 64));
     float *o = (float *)(void *)(mem += j->q_bytes), *logits = (float *)(void *)(mem += j->o_bytes);
     void *weights = isa->pairs ? (void *)(mem + j->s_bytes) : logits;
     lti_attn_rows *st = (lti_attn_rows *)(void *)(mem + j->s_bytes + j->p_bytes);
@@ -196,7 +227,6 @@ static void block_task(void *arg, int64_t task, int thread)
                   o_items = j->out_panels * isa->rows * isa->keys;
 
     pack_queries(j, q, b, head);
-    memset(o, 0, (size_t)(nrb * o_items) * sizeof *o);
     memset(st, 0, (size_t)nrb * sizeof *st);
     for (int i = 0; i < nrb; i++)
         for (int r = 0; r < LTI_ATTN_LANES; r++)
@@ -206,10 +236,19 @@ static void block_task(void *arg, int64_t task, int thread)
         p->row + (int64_t)(p->group_of_head ? p->group_of_head[head] : 0) * p->nq + b->tile;
     cursor c = {.run = p->runs + list[0], .end = p->runs + list[1]};
     if (c.run < c.end) c.pos = c.run->begin;
-    while (next_step(s, &c, isa->keys))
-        for (int i = 0; i < nrb; i++)
-            row_block(j, s, b->row + i * isa->rows, slot, q + i * q_words, logits, weights, &st[i],
-                      o + i * o_items);
+    step *now = s, *next = s + 1;
+    bool first = true;
+    for (bool more = next_step(now, &c, isa->keys); more; first = false) {
+        more = next_step(next, &c, isa->keys);
+        for (int i = 0; i < nrb; i++) {
+            const ahead h = look_ahead(j, next, slot, i, nrb);
+            row_block(j, now, &h, first, b->row + i * isa->rows, slot, q + i * q_words, logits,
+                      weights, &st[i], o + i * o_items);
+        }
+        step *const t = now;
+        now = next;
+        next = t;
+    }
     for (int i = 0; i < nrb; i++) {
         const int32_t row = b->row + i * isa->rows;
         const int64_t item = row * lti_ld(&a->out, j->cols) + (int64_t)head * a->head_dim;
@@ -278,8 +317,8 @@ static lt_status get_memory(job *j)
     j->s_bytes = up((size_t)isa->rows * LTI_ATTN_LD * sizeof(float), 64);
     j->p_bytes = isa->pairs ? j->s_bytes : 0;
     j->st_bytes = nrb * sizeof(lti_attn_rows);
-    return lti_scratch_reserve(j->dev, up(sizeof(step), 64) + j->q_bytes + j->o_bytes + j->s_bytes +
-                                           j->p_bytes + j->st_bytes);
+    return lti_scratch_reserve(j->dev, up(2 * sizeof(step), 64) + j->q_bytes + j->o_bytes +
+                                           j->s_bytes + j->p_bytes + j->st_bytes);
 }
 
 static lt_status attention(lt_dev *dev, const lt_attention_args *a, const lti_attn_isa *isa)
