@@ -7,15 +7,35 @@
 
 #include <float.h>
 
+/* From this size on an output is written past the caches. */
+#ifndef LTI_STREAM_BYTES
+#define LTI_STREAM_BYTES (32 << 20)
+#endif
+
+static bool streams(const void *out, lt_dtype t, int64_t rows, int64_t cols, int64_t ld,
+                    const void *x)
+{
+    const int64_t size = (int64_t)lt_dtype_size(t);
+    return out != x && rows * cols * size >= LTI_STREAM_BYTES && (uintptr_t)out % 64 == 0 &&
+           ld * size % 64 == 0;
+}
+
+static bool mat_streams(const lt_mat *out, int64_t rows, int64_t cols, const void *x)
+{
+    return streams(out->data, out->dtype, rows, cols, lti_ld(out, cols), x);
+}
+
 static void convert_span(const void *args, int64_t begin, int64_t end)
 {
     const lt_convert_args *a = args;
     const int64_t ldo = lti_ld(&a->out, a->cols), ldx = lti_ld(&a->x, a->cols);
+    const bool stream = mat_streams(&a->out, a->rows, a->cols, a->x.data);
     for (int64_t r = begin; r < end; r++)
         for (int64_t c = 0; c < a->cols; c += VL) {
             const vf v = vf_get(a->x.data, a->x.dtype, r * ldx + c, a->cols - c);
-            vf_put(a->out.data, a->out.dtype, r * ldo + c, a->cols - c, v);
+            vf_emit(a->out.data, a->out.dtype, r * ldo + c, a->cols - c, v, stream);
         }
+    vec_fence();
 }
 
 /* ---- norm ---- */
@@ -36,8 +56,12 @@ static float row_sum(const float *x, int64_t n)
     for (; c + SUMS * VL <= n; c += SUMS * VL)
         for (int i = 0; i < SUMS; i++)
             s[i] += vf_load_n(x + c + i * VL, VL);
-    for (int i = 0; c < n; c += VL, i++)
-        s[i] += vf_load_n(x + c, n - c);
+#pragma GCC unroll 8 /* numbered by constants, or the sums would live in memory */
+    for (int i = 0; i < SUMS; i++)
+        if (c < n) {
+            s[i] += vf_load_n(x + c, n - c);
+            c += VL;
+        }
     return fold(s);
 }
 
@@ -50,10 +74,13 @@ static float row_squares(const void *x, lt_dtype t, int64_t at, int64_t n)
             const vf v = vf_get(x, t, at + c + i * VL, VL);
             s[i] = vf_fma(v, v, s[i]);
         }
-    for (int i = 0; c < n; c += VL, i++) {
-        const vf v = vf_get(x, t, at + c, n - c);
-        s[i] = vf_fma(v, v, s[i]);
-    }
+#pragma GCC unroll 8 /* numbered by constants, or the sums would live in memory */
+    for (int i = 0; i < SUMS; i++)
+        if (c < n) {
+            const vf v = vf_get(x, t, at + c, n - c);
+            s[i] = vf_fma(v, v, s[i]);
+            c += VL;
+        }
     return fold(s);
 }
 
@@ -74,19 +101,23 @@ static moments row_moments(const float *x, int64_t n)
             s[i] += v;
             q[i] = vf_fma(v, v, q[i]);
         }
-    for (int i = 0; c < n; c += VL, i++) {
-        const vf v = vf_keep_n(vf_load_n(x + c, n - c) - mean, n - c);
-        s[i] += v;
-        q[i] = vf_fma(v, v, q[i]);
-    }
+#pragma GCC unroll 8
+    for (int i = 0; i < SUMS; i++)
+        if (c < n) {
+            const vf v = vf_keep_n(vf_load_n(x + c, n - c) - mean, n - c);
+            s[i] += v;
+            q[i] = vf_fma(v, v, q[i]);
+            c += VL;
+        }
     const float rest = fold(s) / (float)n, var = fold(q) / (float)n - rest * rest;
     return (moments){mean, rest, var < 0 ? 0 : var}; /* NaN stays NaN */
 }
 
-static void norm_row(const lt_norm_args *a, int64_t r)
+/* The last pass asks for the next row: memory would have nothing to do while a row is worked on in the first cache. */
+static void norm_row(const lt_norm_args *a, int64_t r, bool stream)
 {
-    const int64_t C = a->cols, o = r * lti_ld(&a->out, C);
-    const float *x = (const float *)a->x.data + r * lti_ld(&a->x, C);
+    const int64_t C = a->cols, o = r * lti_ld(&a->out, C), ldx = lti_ld(&a->x, C);
+    const float *x = (const float *)a->x.data + r * ldx;
     const int64_t g = (a->row_group ? a->row_group[r] : 0) * (a->mod_ld ? a->mod_ld : C);
     const moments m = a->kind == LT_NORM_LAYER
                           ? row_moments(x, C)
@@ -94,19 +125,23 @@ static void norm_row(const lt_norm_args *a, int64_t r)
     const vf inv = vf_set(1.0f / sqrtf(m.var + a->eps));
     for (int64_t c = 0; c < C; c += VL) {
         const int64_t n = C - c;
+        vec_prefetch(x, LT_F32, ldx + c);
         vf y = ((vf_load_n(x + c, n) - m.mean) - m.rest) * inv;
         if (a->weight) y *= vf_load_n(a->weight + c, n);
         if (a->bias) y += vf_load_n(a->bias + c, n);
         if (a->scale) y = vf_fma(y, vf_load_n(a->scale + g + c, n), y);
         if (a->shift) y += vf_load_n(a->shift + g + c, n);
-        vf_put(a->out.data, a->out.dtype, o + c, n, y);
+        vf_emit(a->out.data, a->out.dtype, o + c, n, y, stream);
     }
 }
 
 static void norm_span(const void *args, int64_t begin, int64_t end)
 {
+    const lt_norm_args *a = args;
+    const bool stream = mat_streams(&a->out, a->rows, a->cols, a->x.data);
     for (int64_t r = begin; r < end; r++)
-        norm_row(args, r);
+        norm_row(a, r, stream);
+    vec_fence();
 }
 
 /* ---- qknorm ---- */
@@ -122,10 +157,10 @@ static void gather_turns(float *turn, const lt_rope *rope, int64_t r)
     }
 }
 
-static void qknorm_row(const lt_qknorm_args *a, int64_t r)
+static void qknorm_row(const lt_qknorm_args *a, int64_t r, bool stream)
 {
     const int64_t D = a->head_dim, C = a->heads * D;
-    const int64_t o = r * lti_ld(&a->out, C), x = r * lti_ld(&a->x, C);
+    const int64_t ldx = lti_ld(&a->x, C), o = r * lti_ld(&a->out, C), x = r * ldx;
     float turn[LTI_MAX_HEAD_DIM];
     vf inv = vf_set(1);
     if (a->eps >= 0) inv /= sqrtf(row_squares(a->x.data, a->x.dtype, x, C) / (float)C + a->eps);
@@ -133,17 +168,23 @@ static void qknorm_row(const lt_qknorm_args *a, int64_t r)
     for (int64_t h = 0; h < C; h += D)
         for (int64_t d = 0; d < D; d += VL) {
             const int64_t n = D - d;
+            vec_prefetch(a->x.data, a->x.dtype, x + ldx + h + d);
             vf v = vf_get(a->x.data, a->x.dtype, x + h + d, n) * inv;
             if (a->weight) v *= vf_load_n(a->weight + h + d, n);
             if (a->rope) v = vf_turn(v, vf_load_n(turn + d, n));
-            vf_put(a->out.data, a->out.dtype, o + h + d, n, v);
+            vf_emit(a->out.data, a->out.dtype, o + h + d, n, v, stream);
         }
 }
 
 static void qknorm_span(const void *args, int64_t begin, int64_t end)
 {
+    const lt_qknorm_args *a = args;
+    /* a head that ends within a line leaves the next one unaligned */
+    const bool stream = a->head_dim % 32 == 0 &&
+                        mat_streams(&a->out, a->rows, (int64_t)a->heads * a->head_dim, a->x.data);
     for (int64_t r = begin; r < end; r++)
-        qknorm_row(args, r);
+        qknorm_row(a, r, stream);
+    vec_fence();
 }
 
 /* ---- pictures ---- */
@@ -171,7 +212,8 @@ static void channorm_scales(const lt_channorm_args *a, int64_t at, int64_t n, fl
     vf_store_n(scale, root / vf_max(vf_sqrt(vf_load_n(scale, VL)), vf_set(1e-12f)), VL);
 }
 
-static void channorm_pixel(const lt_channorm_args *a, int64_t in, int64_t out, float scale)
+static void channorm_pixel(const lt_channorm_args *a, int64_t in, int64_t out, float scale,
+                           bool stream)
 {
     const int64_t C = a->x.c;
     const vf mul = vf_set(scale);
@@ -180,13 +222,15 @@ static void channorm_pixel(const lt_channorm_args *a, int64_t in, int64_t out, f
         vf v = vf_get(a->x.data, a->x.dtype, in + c, n) * mul;
         if (a->gamma) v *= vf_load_n(a->gamma + c, n);
         if (a->act == LT_ACT_SILU) v = vf_silu(v);
-        vf_put(a->out.data, a->out.dtype, out + c, n, v);
+        vf_emit(a->out.data, a->out.dtype, out + c, n, v, stream);
     }
 }
 
 static void channorm_span(const void *args, int64_t begin, int64_t end)
 {
     const lt_channorm_args *a = args;
+    const bool stream =
+        streams(a->out.data, a->out.dtype, a->x.h, (int64_t)a->x.w * a->x.c, a->x.c, a->x.data);
     float scale[VL];
     for (int i = 0; i < VL; i++)
         scale[i] = 1;
@@ -196,9 +240,10 @@ static void channorm_span(const void *args, int64_t begin, int64_t end)
             const int64_t n = lti_min64(VL, a->x.w - x);
             if (a->gamma) channorm_scales(a, in, n, scale);
             for (int64_t i = 0; i < n; i++, in += a->x.c, out += a->x.c)
-                channorm_pixel(a, in, out, scale[i]);
+                channorm_pixel(a, in, out, scale[i], stream);
         }
     }
+    vec_fence();
 }
 
 static void latent_image_span(const void *args, int64_t begin, int64_t end)
@@ -251,30 +296,45 @@ static void rgb8_span(const void *args, int64_t begin, int64_t end)
 
 /* ---- patch: a span of rows of tokens ---- */
 
+/* Compiled for each direction, type and patch, so that the loop inside holds no choice. */
+__attribute__((always_inline)) static inline void patch_line(const lt_patch_args *a, int64_t line,
+                                                             const bool back, const lt_dtype type,
+                                                             const int64_t p)
+{
+    const int64_t C = a->c, across = a->w / p, down = a->h / p, ld = lti_ld(&a->tokens, C * p * p);
+    const int64_t f = line / down, i = line % down, step = back ? C : 1;
+    const int32_t *order = a->order ? a->order + line * across : NULL;
+    for (int64_t c = 0; c < C; c++)
+        for (int64_t y = 0; y < p; y++) {
+            float *z = a->latent + c * lti_channel_stride(a) + f * lti_frame_stride(a) +
+                       (p * i + y) * a->w;
+            const int64_t first = back ? y * p * C + c : (c * p + y) * p;
+            for (int64_t j = 0; j < across; j++) {
+                const int64_t at = (order ? order[j] : line * across + j) * ld + first;
+                for (int64_t x = 0; x < p; x++, z++)
+                    if (back)
+                        *z = lti_get(a->tokens.data, type, at + x * step);
+                    else
+                        lti_put(a->tokens.data, type, at + x * step, *z);
+            }
+        }
+}
+
 static void patch_span(const void *args, int64_t begin, int64_t end)
 {
     const lt_patch_args *a = args;
-    const int64_t C = a->c, p = a->p, across = a->w / p, down = a->h / p;
-    const int64_t ld = lti_ld(&a->tokens, C * p * p);
-    for (int64_t line = begin; line < end; line++) {
-        const int64_t f = line / down, i = line % down;
-        const int32_t *order = a->order ? a->order + line * across : NULL;
-        for (int64_t c = 0; c < C; c++)
-            for (int64_t y = 0; y < p; y++) {
-                float *z = a->latent + c * lti_channel_stride(a) + f * lti_frame_stride(a) +
-                           (p * i + y) * a->w;
-                const int64_t first = a->to_latent ? y * p * C + c : (c * p + y) * p;
-                const int64_t step = a->to_latent ? C : 1;
-                for (int64_t j = 0; j < across; j++) {
-                    const int64_t at = (order ? order[j] : line * across + j) * ld + first;
-                    for (int64_t x = 0; x < p; x++, z++)
-                        if (a->to_latent)
-                            *z = lti_get(a->tokens.data, a->tokens.dtype, at + x * step);
-                        else
-                            lti_put(a->tokens.data, a->tokens.dtype, at + x * step, *z);
-                }
-            }
-    }
+    const bool two = a->p == 2, bf16 = a->tokens.dtype == LT_BF16, back = a->to_latent;
+    for (int64_t line = begin; line < end; line++)
+        if (two && back && bf16)
+            patch_line(a, line, true, LT_BF16, 2);
+        else if (two && back)
+            patch_line(a, line, true, LT_F32, 2);
+        else if (two && bf16)
+            patch_line(a, line, false, LT_BF16, 2);
+        else if (two)
+            patch_line(a, line, false, LT_F32, 2);
+        else
+            patch_line(a, line, back, a->tokens.dtype, a->p);
 }
 
 /* ---- elements ---- */
@@ -282,12 +342,16 @@ static void patch_span(const void *args, int64_t begin, int64_t end)
 static void lincomb_span(const void *args, int64_t begin, int64_t end)
 {
     const lt_lincomb_args *a = args;
+    bool stream = streams(a->out, LT_F32, a->n, 1, 16, NULL);
+    for (int j = 0; j < a->terms; j++)
+        stream = stream && a->out != a->x[j]; /* in place the line is there already */
     for (int64_t i = begin; i < end; i += VL) {
         vf sum = vf_load_n(a->x[0] + i, end - i) * a->coef[0];
         for (int j = 1; j < a->terms; j++)
             sum = vf_fma(vf_load_n(a->x[j] + i, end - i), vf_set(a->coef[j]), sum);
-        vf_store_n(a->out + i, sum, end - i);
+        vf_emit(a->out, LT_F32, i, end - i, sum, stream);
     }
+    vec_fence();
 }
 
 static void map_span(const void *args, int64_t begin, int64_t end)
@@ -295,6 +359,7 @@ static void map_span(const void *args, int64_t begin, int64_t end)
     const lt_map_args *a = args;
     const int64_t C = a->cols, ldo = lti_ld(&a->out, C), ldx = lti_ld(&a->x, C);
     const int64_t ldy = a->y_rows == 1 ? 0 : lti_ld(&a->y, C);
+    const bool stream = a->out.data != a->y.data && mat_streams(&a->out, a->rows, C, a->x.data);
     for (int64_t r = begin; r < end; r++)
         for (int64_t c = 0; c < C; c += VL) {
             vf v = vf_act(a->act, vf_get(a->x.data, a->x.dtype, r * ldx + c, C - c));
@@ -302,8 +367,9 @@ static void map_span(const void *args, int64_t begin, int64_t end)
                 const vf y = vf_get(a->y.data, a->y.dtype, r * ldy + c, C - c);
                 v = a->add ? v + y : v * y;
             }
-            vf_put(a->out.data, a->out.dtype, r * ldo + c, C - c, v);
+            vf_emit(a->out.data, a->out.dtype, r * ldo + c, C - c, v, stream);
         }
+    vec_fence();
 }
 
 /* ---- noise ---- */
@@ -398,51 +464,47 @@ static void noise_span(const void *args, int64_t begin, int64_t end)
 
 /* ---- stats: one block of at most LTI_STATS_BLOCK elements into a partial result ---- */
 
-enum { LANES = 16 }; /* the same on every instruction set, and so the same sums */
-
-typedef struct lanes {
-    double sum[LANES], squares[LANES];
-    float min[LANES], max[LANES];
-    int32_t bad[LANES];
-} lanes;
-
-static void stats_lanes(lanes *s, const float *x)
+static void stats_element(lti_stats_part *part, float v)
 {
-    for (int l = 0; l < LANES; l++) {
-        const float v = x[l];
-        const bool good = fabsf(v) <= FLT_MAX;
-        const double d = (double)(good ? v : 0.0f);
-        s->bad[l] += !good;
-        s->sum[l] += d;
-        s->squares[l] += d * d;
-        const float low = good ? v : FLT_MAX, high = good ? v : -FLT_MAX;
-        s->min[l] = low < s->min[l] ? low : s->min[l];
-        s->max[l] = high > s->max[l] ? high : s->max[l];
+    if (!isfinite(v)) {
+        part->bad++;
+        return;
     }
+    part->sum += (double)v;
+    part->squares += (double)v * (double)v;
+    part->min = v < part->min ? v : part->min;
+    part->max = v > part->max ? v : part->max;
 }
 
 static void stats_block(lti_stats_part *part, const float *x, int64_t n)
 {
-    lanes s = {{0}, {0}, {0}, {0}, {0}};
-    float rest[LANES];
-    for (int l = 0; l < LANES; l++) {
-        s.min[l] = FLT_MAX;
-        s.max[l] = -FLT_MAX;
-    }
+    vd sum[2] = {{0}}, squares[2] = {{0}};
+    vf min = vf_set(FLT_MAX), max = -min;
+    vi bad = {0};
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        stats_lanes(&s, x + i);
-    for (int l = 0; l < LANES; l++)
-        rest[l] = i + l < n ? x[i + l] : NAN;
-    if (i < n) stats_lanes(&s, rest);
-    *part = (lti_stats_part){.bad = i < n ? n - i - LANES : 0, .min = FLT_MAX, .max = -FLT_MAX};
-    for (int l = 0; l < LANES; l++) {
-        part->bad += s.bad[l];
-        part->sum += s.sum[l];
-        part->squares += s.squares[l];
-        part->min = s.min[l] < part->min ? s.min[l] : part->min;
-        part->max = s.max[l] > part->max ? s.max[l] : part->max;
+    for (; i + VL <= n; i += VL) {
+        const vf v = vf_load_n(x + i, VL);
+        const vi good = ((vi)v & 0x7fffffff) < vi_set(0x7f800000); /* all ones or zero */
+        const vf w = (vf)((vi)v & good);
+        bad += good + 1;
+        min = vf_min(min, vf_choose(good, v, vf_set(FLT_MAX)));
+        max = vf_max(max, vf_choose(good, v, vf_set(-FLT_MAX)));
+        for (int half = 0; half < 2; half++) {
+            const vd d = vd_half(w, half);
+            sum[half] += d;
+            squares[half] += d * d;
+        }
     }
+    *part = (lti_stats_part){.min = FLT_MAX, .max = -FLT_MAX};
+    for (int l = 0; l < VL; l++) {
+        part->bad += bad[l];
+        part->min = min[l] < part->min ? min[l] : part->min;
+        part->max = max[l] > part->max ? max[l] : part->max;
+        part->sum += sum[l / (VL / 2)][l % (VL / 2)];
+        part->squares += squares[l / (VL / 2)][l % (VL / 2)];
+    }
+    for (; i < n; i++)
+        stats_element(part, x[i]);
 }
 
 const lti_spans LTI_SPANS = {

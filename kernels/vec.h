@@ -17,14 +17,20 @@
 enum { VL = 16 };
 typedef __m512 vf;
 typedef int32_t vi __attribute__((vector_size(64)));
+typedef float vh __attribute__((vector_size(32)));
+typedef double vd __attribute__((vector_size(64)));
 #elif defined(__AVX2__)
 enum { VL = 8 };
 typedef __m256 vf;
 typedef int32_t vi __attribute__((vector_size(32)));
+typedef float vh __attribute__((vector_size(16)));
+typedef double vd __attribute__((vector_size(32)));
 #else
 enum { VL = 4 };
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));
+typedef float vh __attribute__((vector_size(8))); /* half a vector, and as many doubles */
+typedef double vd __attribute__((vector_size(16)));
 #endif
 
 static inline vf vf_set(float x)
@@ -39,6 +45,14 @@ static inline vi vi_set(int32_t x)
 static inline vf vf_choose(vi mask, vf a, vf b)
 {
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+/* The lower half, then the upper half, as doubles */
+static inline vd vd_half(vf x, int upper)
+{
+    vh h;
+    memcpy(&h, (const char *)&x + (upper ? sizeof h : 0), sizeof h);
+    return __builtin_convertvector(h, vd);
 }
 
 #if defined(__AVX512F__)
@@ -64,7 +78,7 @@ static inline vf vf_load_bf16_n(const uint16_t *p, int64_t n)
     const __m256i h = _mm256_maskz_loadu_epi16(vf_first(n), p);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
-static inline void vf_store_bf16_n(uint16_t *p, vf x, int64_t n)
+static inline __m256i vf_to_bf16(vf x)
 {
     const __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
     const __m512i odd = _mm512_and_epi32(high, _mm512_set1_epi32(1));
@@ -72,7 +86,24 @@ static inline void vf_store_bf16_n(uint16_t *p, vf x, int64_t n)
     r = _mm512_srli_epi32(r, 16);
     r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), high,
                              _mm512_set1_epi32(0x40));
-    _mm256_mask_storeu_epi16(p, vf_first(n), _mm512_cvtepi32_epi16(r));
+    return _mm512_cvtepi32_epi16(r);
+}
+static inline void vf_store_bf16_n(uint16_t *p, vf x, int64_t n)
+{
+    _mm256_mask_storeu_epi16(p, vf_first(n), vf_to_bf16(x));
+}
+/* Stores that go past the caches; p aligned to the vector. vec_fence before another thread may read. */
+static inline void vf_stream(float *p, vf x)
+{
+    _mm512_stream_ps(p, x);
+}
+static inline void vf_stream_bf16(uint16_t *p, vf x)
+{
+    _mm256_stream_si256((__m256i *)(void *)p, vf_to_bf16(x));
+}
+static inline void vec_fence(void)
+{
+    _mm_sfence();
 }
 static inline vf vf_fma(vf a, vf b, vf c)
 {
@@ -133,7 +164,7 @@ static inline vf vf_load_bf16_n(const uint16_t *p, int64_t n)
         memcpy(&h, p, (size_t)n * 2);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
-static inline void vf_store_bf16_n(uint16_t *p, vf x, int64_t n)
+static inline __m128i vf_to_bf16(vf x)
 {
     const __m256i u = _mm256_castps_si256(x), high = _mm256_srli_epi32(u, 16);
     const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
@@ -141,11 +172,27 @@ static inline void vf_store_bf16_n(uint16_t *p, vf x, int64_t n)
     r = _mm256_srli_epi32(r, 16);
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     r = _mm256_blendv_epi8(r, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
-    const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+    return _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+}
+static inline void vf_store_bf16_n(uint16_t *p, vf x, int64_t n)
+{
+    const __m128i h = vf_to_bf16(x);
     if (n >= VL)
         _mm_storeu_si128((__m128i *)(void *)p, h);
     else
         memcpy(p, &h, (size_t)n * 2);
+}
+static inline void vf_stream(float *p, vf x)
+{
+    _mm256_stream_ps(p, x);
+}
+static inline void vf_stream_bf16(uint16_t *p, vf x)
+{
+    _mm_stream_si128((__m128i *)(void *)p, vf_to_bf16(x));
+}
+static inline void vec_fence(void)
+{
+    _mm_sfence();
 }
 static inline vf vf_fma(vf a, vf b, vf c)
 {
@@ -209,6 +256,17 @@ static inline void vf_store_bf16_n(uint16_t *p, vf x, int64_t n)
     for (int i = 0; i < VL && i < n; i++)
         p[i] = lti_f32_to_bf16(x[i]);
 }
+static inline void vf_stream(float *p, vf x)
+{
+    vf_store_n(p, x, VL);
+}
+static inline void vf_stream_bf16(uint16_t *p, vf x)
+{
+    vf_store_bf16_n(p, x, VL);
+}
+static inline void vec_fence(void)
+{
+}
 static inline vf vf_fma(vf a, vf b, vf c)
 {
     return a * b + c;
@@ -240,6 +298,12 @@ static inline vf vf_turn(vf x, vf turn)
 
 #endif
 
+/* Asks for the cache line of element i, which may be behind the end. */
+static inline void vec_prefetch(const void *data, lt_dtype t, int64_t i)
+{
+    __builtin_prefetch((const char *)data + i * (t == LT_F32 ? 4 : 2));
+}
+
 /* Elements i .. i + n - 1 of an array of f32 or bf16. */
 static inline vf vf_get(const void *data, lt_dtype t, int64_t i, int64_t n)
 {
@@ -252,6 +316,18 @@ static inline void vf_put(void *data, lt_dtype t, int64_t i, int64_t n, vf x)
         vf_store_n((float *)data + i, x, n);
     else
         vf_store_bf16_n((uint16_t *)data + i, x, n);
+}
+
+/* As vf_put, past the caches where `stream` says so: rows aligned to 64 bytes of an output that no cache would hold until it
+ * is read. An ordinary store reads the line from memory first. */
+static inline void vf_emit(void *data, lt_dtype t, int64_t i, int64_t n, vf x, bool stream)
+{
+    if (!stream || n < VL)
+        vf_put(data, t, i, n, x);
+    else if (t == LT_F32)
+        vf_stream((float *)data + i, x);
+    else
+        vf_stream_bf16((uint16_t *)data + i, x);
 }
 
 /* e^x to 2 ulp for -87 <= x <= 88, held at the ends outside; NaN stays NaN. Method and coefficients of Cephes (Moshier):

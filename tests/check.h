@@ -157,17 +157,19 @@ typedef struct lt_work {
     double
         ref_scale; /* work of `call` / work of `ref`; 0 = 1. References are slow: give them fewer rows */
 } lt_work;
-/* With --bench: times `call` until it is steady, `ref` once, prints one line. */
-#define LT_BENCH(t, call, ref, ...)               \
-    do {                                          \
-        if (!lt_bench_begin(t)) break;            \
-        while (lt_bench_next(t))                  \
-            LT_CHECK_OK(t, call);                 \
-        while (lt_bench_ref(t))                   \
-            LT_CHECK_REF(t, ref);                 \
-        lt_bench_end(t, &(lt_work){__VA_ARGS__}); \
+/* With --bench: times `call` until it is steady and `ref` a few times, prints one line. Cases of less than 4 MB and 50 MFLOP
+ * are left out. */
+#define LT_BENCH(t, call, ref, ...)            \
+    do {                                       \
+        const lt_work work_ = {__VA_ARGS__};   \
+        if (!lt_bench_begin(t, &work_)) break; \
+        while (lt_bench_next(t))               \
+            LT_CHECK_OK(t, call);              \
+        while (lt_bench_ref(t))                \
+            LT_CHECK_REF(t, ref);              \
+        lt_bench_end(t, &work_);               \
     } while (0)
-bool lt_bench_begin(lt_check *t);
+bool lt_bench_begin(lt_check *t, const lt_work *work);
 bool lt_bench_next(lt_check *t);
 bool lt_bench_ref(lt_check *t);
 void lt_bench_end(lt_check *t, const lt_work *work);

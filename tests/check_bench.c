@@ -8,7 +8,7 @@
 #include <time.h>
 
 enum { CLEAR_BYTES = 8 << 20, MIN_RUNS = 5 };
-static const double MIN_NS = 4e8, MAX_NS = 4e9;
+static const double MIN_NS = 4e8, MAX_NS = 4e9, MIN_BYTES = 4e6, MIN_FLOPS = 5e7;
 
 double lt_now_ns(void)
 {
@@ -33,11 +33,13 @@ static void clear_caches(lt_check *t)
     free(p);
 }
 
-bool lt_bench_begin(lt_check *t)
+bool lt_bench_begin(lt_check *t, const lt_work *work)
 {
+    if (!t->bench || t->failed || (work->bytes < MIN_BYTES && work->flops < MIN_FLOPS))
+        return false;
     memset(&t->timer, 0, sizeof t->timer);
     t->timer.runs = -1; /* the first run warms up and is not counted */
-    return t->bench && !t->failed;
+    return true;
 }
 
 bool lt_bench_next(lt_check *t)
@@ -59,11 +61,9 @@ bool lt_bench_next(lt_check *t)
 bool lt_bench_ref(lt_check *t)
 {
     struct lt_timer *m = &t->timer;
-    const double now = lt_now_ns();
-    if (m->ref_runs++) {
-        m->ref_ns = now - m->begun;
-        return false;
-    }
+    const double ns = lt_now_ns() - m->begun;
+    if (m->ref_runs && (m->ref_ns == 0 || ns < m->ref_ns)) m->ref_ns = ns;
+    if (m->ref_runs++ == (m->ref_ns > 0 && m->ref_ns < 2e8 ? 3 : 1)) return false;
     clear_caches(t);
     m->begun = lt_now_ns();
     return true;
