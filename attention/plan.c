@@ -59,7 +59,7 @@ static lt_status check_run(lt_ctx *ctx, const lt_plan_desc *d, int32_t list, con
     if (r->flags & ~(uint32_t)LT_RUN_BIAS)
         return lti_fail(ctx, LT_ERR_ARG, "plan: group %d, tile %d, run %d has unknown flags 0x%x",
                         group, tile, n, (unsigned)r->flags);
-    if (isnan(bias_of(r)) || bias_of(r) == INFINITY)
+    if (!isfinite(bias_of(r)))
         return lti_fail(ctx, LT_ERR_ARG, "plan: group %d, tile %d, run %d has bias %g", group, tile,
                         n, (double)r->bias);
     if (!prev) return LT_OK;

@@ -6,7 +6,8 @@
  *     pack_block   VW rows at a time of pack_rows; false: not for this shape
  *     put_weights  one vector of weights into its place in p (PAIRS)
  * Two vectors wide everywhere: a register block of MR x 2 vectors needs MR + 2 loads for 2 MR multiply-adds.
- * All sums of a row depend on its list of keys only: not on its neighbours, its tile or the threads.
+ * A step is summed from zero and then added to what was there: added key by key, 32,760 weights of one sign would lose four
+ * digits in f32. All sums of a row depend on its list of keys only: not on its neighbours, its tile or the threads.
  */
 #include <float.h>
 #include <math.h>
@@ -127,7 +128,7 @@ static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st
     const vf c = vf_set1(scale);
     for (int r = 0; r < MR; r++, s += LTI_ATTN_LD) {
         const vf m = vf_set1(-st->top[r]);
-        vf s0 = vf_mul(vf_load(st->sum[r]), vf_set1(st->fade[r])), s1 = vf_set1(0);
+        vf s0 = vf_set1(0), s1 = s0;
         for (int j = 0; j < ncols; j += NR) {
             const vf p0 = vf_exp2(vf_fma(vf_load(s + j), c, m)),
                      p1 = vf_exp2(vf_fma(vf_load(s + j + VW), c, m));
@@ -140,7 +141,7 @@ static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st
             vf_store(s + j + VW, p1);
 #endif
         }
-        vf_store(st->sum[r], vf_add(s0, s1));
+        vf_store(st->sum[r], vf_fma(vf_load(st->sum[r]), vf_set1(st->fade[r]), vf_add(s0, s1)));
     }
     (void)p;
 }
@@ -165,7 +166,7 @@ static inline __attribute__((always_inline)) void add_values(vf acc[MR][2], cons
 /* A part begins or ends in the middle of a pair: the other key of the pair may be anything, so it is masked away. */
 static void add_half(vf acc[MR][2], const lti_word *p, const lti_word *v, bool second)
 {
-    lti_word half[NR];
+    _Alignas(64) lti_word half[NR];
     const uint32_t mask = second ? 0xffff0000u : 0x0000ffffu;
     for (int j = 0; j < NR; j++) {
         uint32_t u;
@@ -187,10 +188,8 @@ static void values(float *o, const void *p, const lti_attn_part *part, int npart
         const lti_word *panel = v + c * panel_words, *line = panel + ahead;
         int left = lines;
         vf acc[MR][2];
-        for (int r = 0; r < MR; r++) {
-            acc[r][0] = fade ? vf_mul(vf_load(o + r * NR), vf_set1(fade[r])) : vf_set1(0);
-            acc[r][1] = fade ? vf_mul(vf_load(o + r * NR + VW), vf_set1(fade[r])) : vf_set1(0);
-        }
+        for (int r = 0; r < MR; r++)
+            acc[r][0] = acc[r][1] = vf_set1(0);
         for (int i = 0; i < nparts; i++) {
             int key = part[i].key, col = part[i].col, n = part[i].n;
 #if PAIRS
@@ -207,10 +206,11 @@ static void values(float *o, const void *p, const lti_attn_part *part, int npart
                          panel + (int64_t)((key + n) / 2) * NR, false);
 #endif
         }
-        for (int r = 0; r < MR; r++) {
-            vf_store(o + r * NR, acc[r][0]);
-            vf_store(o + r * NR + VW, acc[r][1]);
-        }
+        for (int r = 0; r < MR; r++)
+            for (int i = 0; i < 2; i++) {
+                float *to = o + r * NR + i * VW;
+                vf_store(to, fade ? vf_fma(vf_load(to), vf_set1(fade[r]), acc[r][i]) : acc[r][i]);
+            }
     }
 }
 
