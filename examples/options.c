@@ -122,7 +122,7 @@ lt_status lti_option_set(lt_ctx *ctx, const lti_option *o, void *base, const cha
         }
         return wrong(ctx, shown, text, "true or false");
     case LTI_TEXT:
-        if (!*text) return lti_fail(ctx, LT_ERR_ARG, "%s: the text is empty", shown);
+        if (!*text && o->max < 1) return lti_fail(ctx, LT_ERR_ARG, "%s: the text is empty", shown);
         if (!lti_utf8_valid(text))
             return lti_fail(ctx, LT_ERR_ARG, "%s: the text is not valid UTF-8", shown);
         *(const char **)field = text;

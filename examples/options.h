@@ -11,7 +11,7 @@
 
 typedef enum lti_kind {
     LTI_FLAG,   /* bool */
-    LTI_TEXT,   /* const char *, not empty, valid UTF-8 */
+    LTI_TEXT,   /* const char *, valid UTF-8; empty only where max is 1 */
     LTI_INT,    /* int32_t in min..max */
     LTI_REAL,   /* double in min..max, finite */
     LTI_SEED,   /* lti_seed */

@@ -26,7 +26,7 @@ static const lti_option rows[] = {
      "when it is not beside the model"},
     {"vae", LTI_TEXT, MODEL, AT(vae), "PATH", 0, 0, "when it is not beside the model"},
     {"tokenizer", LTI_TEXT, MODEL, AT(tokenizer), "PATH", 0, 0, "spiece.model or its folder"},
-    {"negative-prompt", LTI_TEXT, VIDEO, AT(negative_prompt), "TEXT", 0, 0,
+    {"negative-prompt", LTI_TEXT, VIDEO, AT(negative_prompt), "TEXT", 0, 1,
      "what to avoid (default: the model's)"},
     {"size", LTI_SIZE, VIDEO | LTI_SPEED, AT(size), "WxH", 0, 0,
      "picture size (default: the model's)"},

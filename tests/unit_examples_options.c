@@ -169,6 +169,7 @@ static void json_is_checked_alike(void **state)
         {"prompt", "\"a ball\"", true},
         {"prompt", "5", false},
         {"prompt", "\"\"", false},
+        {"negative_prompt", "\"\"", true},
         {"prompt", "\"a\\u0000b\"", false},
         {"prompt", "null", false},
         {"prompt", "[\"a\"]", false},

@@ -62,35 +62,36 @@ def clear_adam(opt):
 
 
 def orthogonal(g, steps=5):
-    """Newton-Schulz iteration towards the nearest orthogonal matrix (coefficients of Jordan et al. 2024)."""
-    x = g / (g.norm() + 1e-7)
-    flip = x.shape[0] > x.shape[1]
-    x = x.T if flip else x
+    """Newton-Schulz iteration towards the nearest orthogonal matrices (coefficients of Jordan et al. 2024); [...,r,c]."""
+    x = g / (g.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    flip = x.shape[-2] > x.shape[-1]
+    x = x.mT if flip else x
     for _ in range(steps):
-        a = x @ x.T
+        a = x @ x.mT
         x = 3.4445 * x + (-4.7750 * a + 2.0315 * (a @ a)) @ x
-    return x.T if flip else x
+    return x.mT if flip else x
 
 
 class Muon:
     """Orthogonalised momentum for matrices (convolutions as [out, rest]); step sizes on Adam's scale (update RMS 0.2 lr).
-    A group is (parameter, view): view(tensor) -> list of matrices, which picks the parts that are trained."""
+    view(tensor) -> the part of a parameter that is trained."""
 
-    def __init__(self, params, lr, view=None, momentum=0.95):
-        self.params, self.lr, self.momentum = list(params), lr, momentum
-        self.view = view or (lambda t: [t.flatten(1)])
+    def __init__(self, params, lr, view=lambda t: t, momentum=0.95):
+        self.params, self.lr, self.momentum, self.view = list(params), lr, momentum, view
         self.state = [torch.zeros_like(p) for p in self.params]
 
     @torch.no_grad()
     def step(self):
+        shapes = {}  # matrices of one shape go together
         for p, m in zip(self.params, self.state):
-            if p.grad is None:
-                continue
-            m.lerp_(p.grad, 1 - self.momentum)
-            g = p.grad.lerp(m, self.momentum)
-            for w, u in zip(self.view(p), self.view(g)):
-                o = orthogonal(u.flatten(1))
-                w.add_(o.view_as(w), alpha=-self.lr * 0.2 * max(o.shape) ** 0.5)
+            if p.grad is not None:
+                m.lerp_(p.grad, 1 - self.momentum)
+                u = self.view(p.grad.lerp(m, self.momentum)).flatten(1)
+                shapes.setdefault(u.shape, []).append((self.view(p), u))
+        for shape, items in shapes.items():
+            o = orthogonal(torch.stack([u for _, u in items]))
+            for (w, _), d in zip(items, o):
+                w.add_(d.view_as(w), alpha=-self.lr * 0.2 * max(shape) ** 0.5)
 
     def state_dict(self):
         return self.state

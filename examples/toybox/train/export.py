@@ -128,6 +128,8 @@ def main():
     if s := load(f"{a.work}/stats.pt"):
         mean, std = s["mean"], s["std"]
     if s := load(f"{a.work}/dit.pt"):
+        models.DIT_CONFIG["num_layers"] = s["layers"]
+        dit = models.DiT()
         dit.load_state_dict(s["ema_dit"]["module"]), text.load_state_dict(s["ema_text"]["module"])
     else:
         torch.nn.init.normal_(dit.proj_out.weight, std=0.02)

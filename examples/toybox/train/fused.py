@@ -62,3 +62,95 @@ class NormSilu(torch.autograd.Function):
         dx, dg = torch.empty_like(x, memory_format=torch.channels_last_3d), torch.zeros_like(g)
         _lib.norm_silu_back(_p(dx), _p(dg), _p(dy), _p(x), _p(s), _p(g), _n(len(s)), _n(x.shape[1]))
         return dx, dg
+
+
+class LnMod(torch.autograd.Function):
+    """LayerNorm(x) * (1 + scale) + shift; x [B,T,S,D], shift and scale [B,T,1,D]."""
+
+    @staticmethod
+    def forward(ctx, x, shift, scale):
+        x, shift, scale = x.contiguous(), shift.contiguous(), scale.contiguous()
+        d, groups = x.shape[-1], shift.numel() // x.shape[-1]
+        rows = x.numel() // d // groups
+        y, stat = torch.empty_like(x), torch.empty(groups * rows, 2)
+        _lib.ln_mod(_p(y), _p(stat), _p(x), _p(shift), _p(scale), _n(groups), _n(rows), _n(d))
+        ctx.save_for_backward(x, stat, scale)
+        ctx.dims = groups, rows, d
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, stat, scale = ctx.saved_tensors
+        dy = dy.contiguous()
+        dx, dshift, dscale = torch.empty_like(x), torch.empty_like(scale), torch.empty_like(scale)
+        _lib.ln_mod_back(_p(dx), _p(dshift), _p(dscale), _p(dy), _p(x), _p(stat), _p(scale), *map(_n, ctx.dims))
+        return dx, dshift, dscale
+
+
+class GateAdd(torch.autograd.Function):
+    """x + gate * y; x and y [B,T,S,D], gate [B,T,1,D]."""
+
+    @staticmethod
+    def forward(ctx, x, gate, y):
+        x, gate, y = x.contiguous(), gate.contiguous(), y.contiguous()
+        d, groups = x.shape[-1], gate.numel() // x.shape[-1]
+        out = torch.empty_like(x)
+        ctx.dims = groups, x.numel() // d // groups, d
+        _lib.gate_add(_p(out), _p(x), _p(gate), _p(y), *map(_n, ctx.dims))
+        ctx.save_for_backward(gate, y)
+        return out
+
+    @staticmethod
+    def backward(ctx, dout):
+        gate, y = ctx.saved_tensors
+        dout = dout.contiguous()
+        dy, dgate = torch.empty_like(y), torch.empty_like(gate)
+        _lib.gate_add_back(_p(dy), _p(dgate), _p(dout), _p(gate), _p(y), *map(_n, ctx.dims))
+        return dout, dgate, dy
+
+
+class Gelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        _lib.gelu(_p(y), _p(x), _n(x.numel()))
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, = ctx.saved_tensors
+        dy, dx = dy.contiguous(), torch.empty_like(x)
+        _lib.gelu_back(_p(dx), _p(dy), _p(x), _n(x.numel()))
+        return dx
+
+
+class Qkv(torch.autograd.Function):
+    """[B,N,3D] -> q, k, v [B,H,N,dh] with RMS norm over D and rotation of q and k."""
+
+    @staticmethod
+    def forward(ctx, qkv, wq, wk, rope, heads):
+        qkv = qkv.contiguous()
+        b, n, d3 = qkv.shape
+        d = d3 // 3
+        rope = torch.view_as_real(rope).contiguous()
+        out, inv = torch.empty(2, b, heads, n, d // heads), torch.empty(2, b * n)
+        ctx.dims = b, n, heads, d // heads, d3
+        for i, w in enumerate((wq, wk)):
+            _lib.rms_rope(_p(out[i]), _p(inv[i]), _p(qkv[0, 0, i * d:]), _p(w), _p(rope), *map(_n, ctx.dims))
+        ctx.save_for_backward(qkv, wq, wk, rope, inv)
+        return out[0], out[1], qkv[..., 2 * d:].unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
+
+    @staticmethod
+    def backward(ctx, dq, dk, dv):
+        qkv, wq, wk, rope, inv = ctx.saved_tensors
+        b, n, heads, dh, d3 = ctx.dims
+        d = d3 // 3
+        out, dws = torch.empty_like(qkv), [torch.zeros_like(wq), torch.zeros_like(wk)]
+        for i, (w, g) in enumerate(((wq, dq), (wk, dk))):
+            g = g.contiguous()
+            _lib.rms_rope_back(_p(out[0, 0, i * d:]), _p(dws[i]), _p(g), _p(qkv[0, 0, i * d:]), _p(inv[i]), _p(w), _p(rope),
+                               *map(_n, ctx.dims))
+        out[..., 2 * d:] = dv.transpose(1, 2).flatten(2)
+        return out, dws[0], dws[1], None, None

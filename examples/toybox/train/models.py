@@ -67,6 +67,8 @@ class RMSNorm(nn.Module):
 
 
 class ResBlock(nn.Module):
+    linear = False  # the residual branch is known to be zero
+
     def __init__(self, a, b):
         super().__init__()
         self.norm1, self.conv1 = RMSNorm(a, 3), CausalConv3d(a, b, 3, padding=1)
@@ -74,20 +76,34 @@ class ResBlock(nn.Module):
         self.conv_shortcut = CausalConv3d(a, b, 1) if a != b else nn.Identity()
 
     def forward(self, x):
+        if self.linear:
+            return self.conv_shortcut(x)
         y = self.conv1(self.norm1.silu(x))
         return self.conv_shortcut(x) + self.conv2(self.norm2.silu(y))
 
 
 class AttnBlock(nn.Module):
+    linear = False
+
     def __init__(self, c):
         super().__init__()
         self.norm, self.to_qkv, self.proj = RMSNorm(c, 2), nn.Conv2d(c, 3 * c, 1), nn.Conv2d(c, c, 1)
 
     def forward(self, x):
+        if self.linear:
+            return x
         t, h, w = x.shape[2:]
         q, k, v = self.to_qkv(self.norm(frames(x))).flatten(2).transpose(1, 2).unsqueeze(1).chunk(3, -1)
         y = F.scaled_dot_product_attention(q, k, v)[:, 0].transpose(1, 2).unflatten(2, (h, w))
         return x + clip(self.proj(y.contiguous(memory_format=torch.channels_last)), t)
+
+
+def mark_linear(module):
+    """Skip the branches that a closed-form encoder (fit_encoder.py) leaves at zero."""
+    for m in module.modules():
+        if isinstance(m, (ResBlock, AttnBlock)):
+            last = m.conv2 if isinstance(m, ResBlock) else m.proj
+            m.linear = not (last.weight.any() or last.bias.any())
 
 
 class MidBlock(nn.Module):
@@ -241,9 +257,14 @@ class Attention(nn.Module):
 
     def forward(self, x, rope, bias=None):
         m = (self.to_q, self.to_k, self.to_v)
-        q, k, v = F.linear(x, torch.cat([l.weight for l in m]), torch.cat([l.bias for l in m])).chunk(3, -1)
-        q, k = rotate(self.split(self.norm_q(q)), rope), rotate(self.split(self.norm_k(k)), rope)
-        y = F.scaled_dot_product_attention(q, k, self.split(v), attn_mask=bias)
+        qkv = F.linear(x, torch.cat([l.weight for l in m]), torch.cat([l.bias for l in m]))
+        if fused.usable(x):
+            q, k, v = fused.Qkv.apply(qkv, self.norm_q.weight, self.norm_k.weight, rope, self.heads)
+        else:
+            q, k, v = qkv.chunk(3, -1)
+            q, k = rotate(self.split(self.norm_q(q)), rope), rotate(self.split(self.norm_k(k)), rope)
+            v = self.split(v)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         return self.to_out[0](y.transpose(1, 2).flatten(2))
 
     def cross(self, x, ctx, bias):
@@ -269,6 +290,20 @@ def rotate(x, rope):
     return torch.view_as_real(c * rope).flatten(-2).type_as(x)
 
 
+def ln_mod(x, shift, scale):
+    if fused.usable(x):
+        return fused.LnMod.apply(x, shift, scale)
+    return F.layer_norm(x, x.shape[-1:], eps=1e-6) * (1 + scale) + shift
+
+
+def gate_add(x, gate, y):
+    return fused.GateAdd.apply(x, gate, y) if fused.usable(x) else x + gate * y
+
+
+def gelu(x):
+    return fused.Gelu.apply(x) if fused.usable(x) else F.gelu(x, approximate="tanh")
+
+
 class FFN(nn.Module):
     def __init__(self, dim, hidden):
         super().__init__()
@@ -277,7 +312,7 @@ class FFN(nn.Module):
         self.net = nn.ModuleList([proj, nn.Identity(), nn.Linear(hidden, dim)])
 
     def forward(self, x):
-        return self.net[2](F.gelu(self.net[0].proj(x), approximate="tanh"))
+        return self.net[2](gelu(self.net[0].proj(x)))
 
 
 class Block(nn.Module):
@@ -290,13 +325,12 @@ class Block(nn.Module):
 
     def forward(self, x, e, ctx, ctx_bias, rope, bias):
         """x [B,T,S,D], e [B,T,6,D]."""
-        t, d = x.shape[1], x.shape[-1]
+        t = x.shape[1]
         m = (self.scale_shift_table[0] + e).unsqueeze(3).unbind(2)
-        a = F.layer_norm(x, (d,), eps=1e-6) * (1 + m[1]) + m[0]
-        x = x + m[2] * self.attn1(a.flatten(1, 2), rope, bias).unflatten(1, (t, -1))
+        a = ln_mod(x, m[0], m[1])
+        x = gate_add(x, m[2], self.attn1(a.flatten(1, 2), rope, bias).unflatten(1, (t, -1)))
         x = x + self.attn2.cross(self.norm2(x).flatten(1, 2), ctx, ctx_bias).unflatten(1, (t, -1))
-        b = F.layer_norm(x, (d,), eps=1e-6) * (1 + m[4]) + m[3]
-        return x + m[5] * self.ffn(b)
+        return gate_add(x, m[5], self.ffn(ln_mod(x, m[3], m[4])))
 
 
 class TwoLinear(nn.Module):
@@ -349,7 +383,7 @@ class DiT(nn.Module):
         for block in self.blocks:
             y = block(y, e6, ctx, ctx_bias, rope, bias)
         shift, scale = (self.scale_shift_table[0] + e[:, :, None]).unsqueeze(3).unbind(2)
-        y = self.proj_out(F.layer_norm(y, (y.shape[-1],), eps=1e-6) * (1 + scale) + shift)
+        y = self.proj_out(ln_mod(y, shift, scale))
         y = y.reshape(b, f, h, w, 2, 2, -1).permute(0, 6, 1, 2, 4, 3, 5)
         return y.reshape(b, -1, f, 2 * h, 2 * w).float()
 

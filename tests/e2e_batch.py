@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""longtake batch from outside: the manifest, errors that stop nothing, a second run, Ctrl-C, the parameters of a file as a line."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import e2e
+from e2e import MODEL, check, exists, longtake, path, refused
+
+e2e.make_model()
+
+
+def write(name, *lines):
+    with open(path(name), "w") as f:
+        for line in lines:
+            f.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
+
+
+def batch(name, *args):
+    return longtake("batch", name, "--out-dir", "out", "--model", MODEL, *args)
+
+
+def manifest():
+    with open(path("out/manifest.jsonl")) as f:
+        return [json.loads(line) for line in f]
+
+
+write("items.jsonl",
+      {"prompt": "a red ball", "seed": 7},
+      {"prompt": "a blue cube", "seed": "8", "num_frames": 5, "name": "cube", "user": "u1", "metadata": {"shot": 2}},
+      "this is no JSON",
+      "",
+      {"prompt": "a ring", "size": "65x64"},
+      {"prompt": "a ring", "sede": 3},
+      {"prompt": "a star", "width": 32, "height": 48, "fps": 8, "num_inference_steps": 1, "codec": "h264"},
+      {"seed": 1},
+      {"prompt": "a ring", "name": "../ring"},
+      {"prompt": "a ring", "name": "cube"},
+      {"prompt": "a ring", "model": "another"},
+      {"prompt": "a ring", "num_frames": 10},
+      {"prompt": "a red ball", "prompt": "twice"} if False else '{"prompt": "a", "prompt": "b"}',
+      {"prompt": "a red ball", "input_reference": "none.png"})
+r = batch("items.jsonl")
+check(r.returncode == 1, "errors: exit status %d" % r.returncode)
+check("3 done, 0 skipped, 10 failed of 13" in r.stdout, "summary: %r" % r.stdout)
+m = manifest()
+check(len(m) == 13 and [e["line"] for e in m] == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], "an entry for each item")
+status = {e["line"]: e["status"] for e in m}
+message = {e["line"]: e["message"] for e in m}
+check([l for l in sorted(status) if status[l] == "done"] == [1, 2, 7], "done: %r" % status)
+for line, text in ((3, "JSON"), (5, "65"), (6, "nearest: seed"), (8, "prompt"), (9, "../ring"), (10, "cube"), (11, "model"),
+                   (12, "10"), (13, "JSON"), (14, "none.png")):
+    check(text in message[line], "line %d: message %r, wanted %r in it" % (line, message[line], text))
+by_line = {e["line"]: e for e in m}
+check(by_line[2]["file"] == "cube.mp4" and by_line[2]["user"] == "u1" and by_line[2]["metadata"] == {"shot": 2}, "name and notes")
+check(by_line[1]["seed"] == "7" and by_line[2]["seed"] == "8" and by_line[1]["seconds"] > 0, "seeds and seconds")
+info = json.loads(longtake("inspect", "out/" + by_line[7]["file"], "--json").stdout)
+check((info["width"], info["height"], info["fps"], info["frames"]) == (32, 48, 8, 9), "fields reach the video: %r" % info)
+check(not e2e.leftovers(), "leftovers: %r" % e2e.leftovers())
+
+# A second run skips what is done and tries the rest again; a removed file is made again, with the same bytes.
+first = e2e.read("out/" + by_line[7]["file"])
+os.remove(path("out/" + by_line[7]["file"]))
+r = batch("items.jsonl")
+check("1 done, 2 skipped, 10 failed of 13" in r.stdout, "second run: %r" % r.stdout)
+check(e2e.read("out/" + by_line[7]["file"]) == first, "the seed that was chosen makes the same video again")
+
+# Order, blanks and the caller's notes do not make another item; another value does. A torn last line of the manifest is survived.
+with open(path("out/manifest.jsonl"), "a") as f:
+    f.write('{"line": 1, "hash": "torn')
+write("items2.jsonl", {"seed": 7, "prompt": "a red ball", "user": "somebody"}, {"prompt": "a red ball", "seed": 9})
+r = batch("items2.jsonl")
+check(r.returncode == 0 and "1 done, 1 skipped, 0 failed of 2" in r.stdout, "by content: %r %r" % (r.stdout, r.stderr))
+r = batch("items2.jsonl", "--num-inference-steps", "2")
+check("2 done, 0 skipped" in r.stdout, "options of the command line count: %r" % r.stdout)
+
+# The parameters of a finished file are a line again, and make the same picture.
+info = json.loads(longtake("inspect", "out/cube.mp4", "--json").stdout)
+write("again.jsonl", {**info["metadata"]["comment"], "name": "again"})
+r = batch("again.jsonl")
+check(r.returncode == 0, "parameters as a line: %s" % r.stderr)
+again = json.loads(longtake("inspect", "out/again.mp4", "--json").stdout)
+check(again["metadata"]["comment"] == info["metadata"]["comment"], "the same parameters")
+check(e2e.read("out/again.mp4") == e2e.read("out/cube.mp4"), "the same file")
+
+# Somebody else's file is not replaced.
+write("mine.jsonl", {"prompt": "a red ball", "seed": 1, "name": "mine"})
+with open(path("out/mine.mp4"), "w") as f:
+    f.write("mine")
+r = batch("mine.jsonl")
+check(r.returncode == 1 and e2e.read("out/mine.mp4") == b"mine", "a foreign file stays: %s" % r.stderr)
+
+# Ctrl-C: the item of the moment leaves nothing, the same command goes on.
+write("many.jsonl", *[{"prompt": "ball %d" % i, "num_inference_steps": 40, "size": "128x128"} for i in range(30)])
+p = subprocess.Popen([e2e.PROGRAM, "batch", "many.jsonl", "--out-dir", "many", "--model", MODEL], cwd=e2e.WORK,
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+deadline = time.time() + 120
+while p.poll() is None and time.time() < deadline and len([f for f in os.listdir(path("many"))
+                                                           if f.endswith(".mp4")] if exists("many") else []) < 2:
+    time.sleep(0.02)
+p.send_signal(signal.SIGINT)
+out, err = p.communicate(timeout=60)
+check(p.returncode == 1 and "goes on" in err, "Ctrl-C: %d %r" % (p.returncode, err))
+done = [json.loads(l) for l in open(path("many/manifest.jsonl"))]
+videos = [f for f in os.listdir(path("many")) if f.endswith(".mp4")]
+check(2 <= len(done) < 30 and all(e["status"] == "done" for e in done) and len(videos) == len(done), "what is done is recorded")
+check(not e2e.leftovers(), "leftovers: %r" % e2e.leftovers())
+r = longtake("batch", "many.jsonl", "--out-dir", "many", "--model", MODEL)
+check(r.returncode == 0 and "%d skipped, 0 failed of 30" % len(done) in r.stdout, "goes on: %r" % r.stdout)
+
+# Wrong command lines.
+refused(longtake("batch", "items.jsonl"), 2, "--out-dir", "no folder")
+refused(longtake("batch", "--out-dir", "out"), 2, "batch", "no file")
+refused(batch("nothing.jsonl"), 1, "nothing.jsonl", "no such file")
+refused(batch("items.jsonl", "--prompt", "x"), 2, "--prompt", "a field that is no option")
+e2e.finish()
