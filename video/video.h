@@ -133,7 +133,7 @@ LT_MUST_USE LT_API lt_status lt_model_encode_text(lt_model *model, const char *t
 /* Token ids as the text encoder gets them (cleaned, EOS appended); malloc'd. */
 LT_MUST_USE LT_API lt_status lt_model_tokenize(lt_model *model, const char *text, int32_t **ids, int32_t *n);
 
-/* Speed of the two large networks alone, from their files (the part's own folder, its config.json beside it or not). Contents are noise;
+/* Speed of the two large networks alone, from their tensor files (no configuration is read: heads are 128 wide). Contents are noise;
  * operations are counted (2 a multiply-add), so seconds say what share of the machine's peak is reached (lt_peak_measure). */
 typedef struct lt_bench_options {
     const char *path; /* tensor file, or index of shards */
