@@ -4,18 +4,18 @@
 #include "kernels/isa.h"
 #include "kernels/pool.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Stands before what is handed out on "cpu"; on "guard" these records live apart, in the list only. */
+/* A record of one allocation, apart from its memory, which the host may not touch. */
 typedef struct block {
     struct block *prev, *next;
     void *ptr;
-    size_t bytes, mapped; /* mapped: whole pages, guard only */
+    void *map; /* pages of its own, `mapped` bytes; NULL: from malloc */
+    size_t bytes, mapped;
     lt_tag tag;
 } block;
 
@@ -71,7 +71,8 @@ static lt_status choose_device(lt_ctx *ctx, const char *name, bool *guard)
     *guard = name && !strcmp(name, "guard");
     if (!name || *guard || !strcmp(name, "auto") || !strcmp(name, "cpu")) return LT_OK;
     if (!strcmp(name, "cuda"))
-        return lti_fail(ctx, LT_ERR_UNSUPPORTED, "device 'cuda': this build computes on the CPU only");
+        return lti_fail(ctx, LT_ERR_UNSUPPORTED,
+                        "device 'cuda': this build computes on the CPU only");
     return lti_fail(ctx, LT_ERR_ARG, "device '%s': not one of auto, cpu, cuda", name);
 }
 
@@ -93,8 +94,9 @@ lt_status lt_dev_create(lt_dev **out, lt_ctx *ctx, const lt_dev_options *opt)
     d->blocks.prev = d->blocks.next = &d->blocks;
     lti_kernels_for(&d->k, isa);
     if (lti_pool_create(&d->pool, d->threads) < 0) {
+        const int threads = d->threads;
         free(d);
-        return lti_fail(ctx, LT_ERR_MEM, "cannot start %d threads", opt->threads);
+        return lti_fail(ctx, LT_ERR_MEM, "cannot start %d threads", threads);
     }
     lti_log(ctx, LT_LOG_DEBUG, "device=%s isa=%s threads=%d", lt_dev_name(d), lti_isa_name(isa),
             d->threads);
@@ -178,17 +180,41 @@ static size_t round_up(size_t n, size_t to)
 
 enum { HUGE_PAGE = 2 << 20 };
 
+/* Large blocks have pages of their own, so that free gives them back to the system at once, aligned so that the
+ * system can use huge ones. */
+static bool map_huge(block *b)
+{
+    b->mapped = round_up(b->bytes, HUGE_PAGE);
+    char *p = mmap(NULL, b->mapped + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
+    if (p == MAP_FAILED) return false;
+    const size_t before = round_up((uintptr_t)p, HUGE_PAGE) - (uintptr_t)p;
+    if (before) (void)munmap(p, before);
+    (void)munmap(p + before + b->mapped, HUGE_PAGE - before);
+    (void)madvise(p + before, b->mapped, MADV_HUGEPAGE);
+    b->map = b->ptr = p + before;
+    return true;
+}
+
+/* The block ends where its pages end, to the 64 bytes of alignment, and a page that is never open follows: an operation that
+ * reads or writes past the end is stopped too. */
+static bool map_guarded(block *b, bool open)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = round_up(b->bytes, 64);
+    b->mapped = round_up(size, page) + page;
+    b->map = mmap(NULL, b->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b->map == MAP_FAILED) return false;
+    b->ptr = (char *)b->map + (b->mapped - page - size);
+    if (!open || !mprotect(b->map, b->mapped - page, PROT_READ | PROT_WRITE)) return true;
+    (void)munmap(b->map, b->mapped);
+    return false;
+}
+
 static bool get_pages(lt_dev *d, block *b)
 {
-    if (d->guard) {
-        b->mapped = round_up(b->bytes, (size_t)sysconf(_SC_PAGESIZE));
-        b->ptr = mmap(NULL, b->mapped, d->depth ? PROT_READ | PROT_WRITE : PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        return b->ptr != MAP_FAILED;
-    }
-    const size_t align = b->bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
-    b->ptr = aligned_alloc(align, round_up(b->bytes, align));
-    if (b->ptr && align == HUGE_PAGE) madvise(b->ptr, round_up(b->bytes, align), MADV_HUGEPAGE);
+    if (d->guard) return map_guarded(b, d->depth > 0);
+    if (b->bytes >= HUGE_PAGE) return map_huge(b);
+    b->ptr = aligned_alloc(64, round_up(b->bytes, 64));
     return b->ptr != NULL;
 }
 
@@ -226,8 +252,8 @@ void lt_dev_free(lt_dev *dev, void *ptr)
         b->prev->next = b->next;
         b->next->prev = b->prev;
         count(dev, b->tag, b->bytes, false);
-        if (dev->guard)
-            munmap(b->ptr, b->mapped);
+        if (b->map)
+            (void)munmap(b->map, b->mapped);
         else
             free(b->ptr);
         free(b);
@@ -242,8 +268,9 @@ void lti_dev_fail_alloc(lt_dev *dev, int64_t nth)
 
 static void protect_all(lt_dev *d, int prot)
 {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (block *b = d->blocks.next; b != &d->blocks; b = b->next)
-        (void)mprotect(b->ptr, b->mapped, prot);
+        (void)mprotect(b->map, b->mapped - page, prot);
 }
 
 void lti_dev_enter(lt_dev *dev)
@@ -297,13 +324,18 @@ void lt_dev_mem_stats(const lt_dev *dev, lt_mem_stats *out)
 
 lt_status lti_scratch_reserve(lt_dev *dev, size_t bytes_per_thread)
 {
-    const size_t each = round_up(bytes_per_thread, 4096);
-    if (each <= dev->scratch_each) return LT_OK;
+    size_t each, all;
+    if (bytes_per_thread <= dev->scratch_each) return LT_OK;
+    if (!lti_add_size(&each, bytes_per_thread, 4095) ||
+        !lti_mul_size(&all, each / 4096 * 4096, (size_t)dev->threads))
+        return lti_fail(dev->ctx, LT_ERR_MEM,
+                        "no memory: %zu bytes of scratch for each of %d threads", bytes_per_thread,
+                        dev->threads);
     lt_dev_free(dev, dev->scratch);
     dev->scratch = NULL;
     dev->scratch_each = 0;
-    LT_TRY(lt_dev_alloc(dev, &dev->scratch, each * (size_t)dev->threads, LT_TAG_SCRATCH));
-    dev->scratch_each = each;
+    LT_TRY(lt_dev_alloc(dev, &dev->scratch, all, LT_TAG_SCRATCH));
+    dev->scratch_each = all / (size_t)dev->threads;
     return LT_OK;
 }
 
@@ -349,8 +381,8 @@ lt_status lt_arena_alloc(lt_arena *a, void **out, size_t bytes)
     *out = NULL;
     if (need < bytes || need > a->size - a->used)
         return lti_fail(lt_dev_ctx(a->dev), LT_ERR_MEM,
-                        "scratch arena too small: %zu bytes wanted, %zu of %zu in use", bytes, a->used,
-                        a->size);
+                        "scratch arena too small: %zu bytes wanted, %zu of %zu in use", bytes,
+                        a->used, a->size);
     *out = a->base + a->used;
     a->used += need;
     if (a->used > a->high) a->high = a->used;
@@ -359,6 +391,7 @@ lt_status lt_arena_alloc(lt_arena *a, void **out, size_t bytes)
 
 size_t lt_image_bytes(const lt_image *im)
 {
-    return (size_t)(im->h + 2 * im->border) * (size_t)(im->w + 2 * im->border) * (size_t)im->c *
-           lt_dtype_size(im->dtype);
+    const int64_t h = (int64_t)im->h + 2 * (int64_t)im->border,
+                  w = (int64_t)im->w + 2 * (int64_t)im->border;
+    return (size_t)h * (size_t)w * (size_t)im->c * lt_dtype_size(im->dtype);
 }

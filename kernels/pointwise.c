@@ -35,6 +35,7 @@ enum { TASK_ELEMENTS = 16384 };
 
 static void spread(lt_dev *dev, lti_span_fn *fn, const void *args, int64_t n, int64_t elements_each)
 {
+    if (n == 0) return;
     const int64_t grain = elements_each < TASK_ELEMENTS ? TASK_ELEMENTS / elements_each : 1;
     job j = {fn, args, n, grain};
     lti_parallel(dev, (n + grain - 1) / grain, job_task, &j);

@@ -15,20 +15,23 @@ typedef struct worker {
     int index;
 } worker;
 
+/* `state` is the number of the run, whether it is open, and how many workers are inside. A worker enters only while the run
+ * is open; the caller closes it when no task is left and waits for those inside alone. So a worker that the system does
+ * not wake in time costs its help, not a wait. */
+enum { OPEN = 1 << 15, INSIDE = OPEN - 1, RUN_SHIFT = 16 };
+
 struct lti_pool {
-    int threads; /* workers, the caller counted */
     worker *workers;
-    int started;
+    int started; /* workers, the caller not counted */
     pthread_mutex_t lock;
-    pthread_cond_t wake;
-    _Atomic uint64_t round; /* raised once a run */
+    pthread_cond_t wake; /* state has changed */
+    _Atomic uint64_t state;
     _Atomic bool quit;
-    /* the run */
+    /* the run: written while no worker is inside */
     lti_task_fn *fn;
     void *arg;
     int64_t ntasks;
     _Atomic int64_t next;
-    _Atomic int busy; /* workers that have not finished this round */
 };
 
 static void pause_cpu(void)
@@ -47,19 +50,20 @@ static void take_tasks(lti_pool *p, int thread)
     }
 }
 
-static uint64_t wait_round(lti_pool *p, uint64_t seen)
+/* The state of a run other than `seen`. */
+static uint64_t wait_run(lti_pool *p, uint64_t seen)
 {
+    uint64_t s;
     for (int i = 0; i < SPINS; i++) {
-        const uint64_t r = atomic_load_explicit(&p->round, memory_order_acquire);
-        if (r != seen) return r;
+        s = atomic_load_explicit(&p->state, memory_order_acquire);
+        if (s >> RUN_SHIFT != seen) return s;
         pause_cpu();
     }
     pthread_mutex_lock(&p->lock);
-    uint64_t r;
-    while ((r = atomic_load_explicit(&p->round, memory_order_acquire)) == seen)
+    while ((s = atomic_load_explicit(&p->state, memory_order_acquire)) >> RUN_SHIFT == seen)
         pthread_cond_wait(&p->wake, &p->lock);
     pthread_mutex_unlock(&p->lock);
-    return r;
+    return s;
 }
 
 static void *worker_main(void *arg)
@@ -68,17 +72,24 @@ static void *worker_main(void *arg)
     lti_pool *p = w->pool;
     uint64_t seen = 0;
     for (;;) {
-        seen = wait_round(p, seen);
+        uint64_t s = wait_run(p, seen);
         if (atomic_load(&p->quit)) return NULL;
-        take_tasks(p, w->index);
-        atomic_fetch_sub_explicit(&p->busy, 1, memory_order_release);
+        if (s & OPEN) {
+            if (!atomic_compare_exchange_weak_explicit(&p->state, &s, s + 1, memory_order_acq_rel,
+                                                       memory_order_relaxed))
+                continue; /* another came or it was closed: look again */
+            take_tasks(p, w->index);
+            atomic_fetch_sub_explicit(&p->state, 1, memory_order_release);
+        }
+        seen = s >> RUN_SHIFT;
     }
 }
 
-static void start_round(lti_pool *p)
+static void next_run(lti_pool *p, uint64_t open)
 {
     pthread_mutex_lock(&p->lock);
-    atomic_fetch_add_explicit(&p->round, 1, memory_order_release);
+    const uint64_t run = (atomic_load_explicit(&p->state, memory_order_relaxed) >> RUN_SHIFT) + 1;
+    atomic_store_explicit(&p->state, run << RUN_SHIFT | open, memory_order_release);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
 }
@@ -95,12 +106,12 @@ void lti_pool_run(lti_pool *p, int64_t ntasks, lti_task_fn *fn, void *arg)
     p->arg = arg;
     p->ntasks = ntasks;
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->busy, p->started, memory_order_relaxed);
-    start_round(p);
+    next_run(p, OPEN);
     take_tasks(p, 0);
-    for (int i = 0; atomic_load_explicit(&p->busy, memory_order_acquire) > 0; i++) {
+    atomic_fetch_and_explicit(&p->state, ~(uint64_t)OPEN, memory_order_acq_rel);
+    for (int i = 0; atomic_load_explicit(&p->state, memory_order_acquire) & INSIDE; i++) {
         pause_cpu();
-        /* a worker that lost its core needs ours: on a busy machine spinning would stop it */
+        /* a worker that lost its core may need ours: on a busy machine spinning would stop it */
         if (i > SPINS) {
             struct timespec nap = {0, 20000};
             nanosleep(&nap, NULL);
@@ -113,7 +124,6 @@ lt_status lti_pool_create(lti_pool **out, int threads)
     *out = NULL;
     lti_pool *p = calloc(1, sizeof *p);
     if (!p) return LT_ERR_MEM;
-    p->threads = threads;
     p->workers = calloc((size_t)threads, sizeof *p->workers);
     if (!p->workers) {
         free(p);
@@ -138,7 +148,7 @@ void lti_pool_destroy(lti_pool **pool)
     lti_pool *p = pool ? *pool : NULL;
     if (!p) return;
     atomic_store(&p->quit, true);
-    start_round(p);
+    next_run(p, 0);
     for (int i = 0; i < p->started; i++)
         pthread_join(p->workers[i].thread, NULL);
     pthread_cond_destroy(&p->wake);
