@@ -9,6 +9,12 @@ enum { MAXC = 1024, BLOCK = 2048 };
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* exp(-x), never infinite: the fast division turns 1 / inf into NaN. */
+INLINE float expm(float x)
+{
+    return expf(x < -80.0f ? 80.0f : -x);
+}
+
 /* y = silu(x / |x| * g), per row of c; s gets 1/|x|. */
 INLINE void fwd(float *restrict y, float *restrict s, const float *restrict x, const float *restrict g, int64_t rows,
                 const int64_t c)
@@ -25,7 +31,7 @@ INLINE void fwd(float *restrict y, float *restrict s, const float *restrict x, c
         }
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < c; i++) py[j * c + i] = px[j * c + i] * s[r + j] * g[i];
-        for (int64_t i = 0; i < n * c; i++) py[i] = py[i] / (1.0f + expf(-py[i]));
+        for (int64_t i = 0; i < n * c; i++) py[i] = py[i] / (1.0f + expm(py[i]));
     }
 }
 
@@ -43,7 +49,7 @@ INLINE void back(float *restrict dx, float *restrict dg, const float *restrict d
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < c; i++) a[j * c + i] = px[j * c + i] * s[r + j] * g[i];
         for (int64_t i = 0; i < n * c; i++) {
-            const float e = 1.0f / (1.0f + expf(-a[i]));
+            const float e = 1.0f / (1.0f + expm(a[i]));
             a[i] = pd[i] * e * (1.0f + a[i] * (1.0f - e));
         }
         for (int64_t j = 0; j < n; j++) {
@@ -155,7 +161,7 @@ void gelu(float *restrict y, const float *restrict x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         const float u = 1.5957691216f * (x[i] + 0.044715f * x[i] * x[i] * x[i]);
-        y[i] = x[i] / (1.0f + expf(-u));
+        y[i] = x[i] / (1.0f + expm(u));
     }
 }
 
@@ -163,7 +169,7 @@ void gelu_back(float *restrict dx, const float *restrict dy, const float *restri
 {
     for (int64_t i = 0; i < n; i++) {
         const float x2 = x[i] * x[i];
-        const float e = 1.0f / (1.0f + expf(-1.5957691216f * (x[i] + 0.044715f * x2 * x[i])));
+        const float e = 1.0f / (1.0f + expm(1.5957691216f * (x[i] + 0.044715f * x2 * x[i])));
         dx[i] = dy[i] * (e + x[i] * e * (1.0f - e) * 1.5957691216f * (1.0f + 0.134145f * x2));
     }
 }
