@@ -22,14 +22,6 @@ typedef struct kind {
     double tol_bf16;
 } kind;
 
-/* Linked weakly so that a kind whose file is not written yet is a skip. */
-#pragma weak lt_parity_dit
-#pragma weak lt_parity_t5
-#pragma weak lt_parity_vae
-#pragma weak lt_parity_sched
-#pragma weak lt_parity_warp
-#pragma weak lt_parity_e2e
-
 static const kind kinds[] = {
     {"dit", lt_parity_dit, 2e-5, 2e-2},
     {"t5", lt_parity_t5, 2e-5, 2e-2},
