@@ -90,10 +90,10 @@ static lt_status pack_phases(loader *ld, const lti_vae_layer *l, const lt_weight
         const int py = p / 2, px = p % 2;
         memset(phase, 0, 4 * pairs * sizeof(float));
         for (size_t i = 0; i < pairs; i++)
-            for (int ky = 0; ky < 3; ky++)
-                for (int kx = 0; kx < 3; kx++)
-                    phase[4 * i + (size_t)(2 * ((py + ky + 1) / 2 - py) + (px + kx + 1) / 2 -
-                                           px)] += full[9 * i + (size_t)(3 * ky + kx)];
+            for (int k = 0; k < 9; k++) {
+                const int row = (py + k / 3 + 1) / 2 - py, col = (px + k % 3 + 1) / 2 - px;
+                phase[4 * i + (size_t)(2 * row + col)] += full[9 * i + (size_t)k];
+            }
         lt_weight_part summed = *part;
         summed.data = phase;
         summed.dtype = LT_F32;
