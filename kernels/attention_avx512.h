@@ -38,12 +38,9 @@ static inline float vf_top(vf a)
 {
     return _mm512_reduce_max_ps(a);
 }
-/* In a register: as the memory operand of two multiply-adds it would be loaded twice, and loads are the limit then. */
 static inline vf vf_word(const lti_word *p)
 {
-    vf a = _mm512_set1_ps(*p);
-    __asm__("" : "+v"(a));
-    return a;
+    return _mm512_set1_ps(*p);
 }
 static inline vf vf_exp2(vf x)
 {

@@ -146,25 +146,44 @@ static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st
     (void)p;
 }
 
-/* Adds n words of keys to a register block. */
-static inline __attribute__((always_inline)) void add_values(vf acc[MR][2], const lti_word *p,
-                                                             const lti_word *v, int n,
-                                                             const lti_word **line, int *left)
+/* One panel of the output: o = o * fade + weights . V over n words of keys; fade NULL: o is not read. Not inlined: with the
+ * loop over parts around it clang keeps the register block in memory. */
+static __attribute__((noinline)) void value_block(float *o, const lti_word *p, const lti_word *v,
+                                                  int n, const float *fade, const lti_word *line,
+                                                  int lines)
 {
+    vf acc[MR][2];
+    for (int r = 0; r < MR; r++)
+        acc[r][0] = acc[r][1] = vf_set1(0);
     for (int w = 0; w < n; w++, p++, v += NR) {
         const vf b0 = vf_load(v), b1 = vf_load(v + VW);
-        ask_for(line, left);
+        ask_for(&line, &lines);
         for (int r = 0; r < MR; r++) {
             const vf x = vf_word(p + r * P_LD);
             acc[r][0] = vf_dot(acc[r][0], x, b0);
             acc[r][1] = vf_dot(acc[r][1], x, b1);
         }
     }
+    if (fade) /* unrolled whole, or gcc puts the block into memory for it */
+#pragma GCC unroll 16
+        for (int r = 0; r < MR; r++, o += NR) {
+            vf_store(o, vf_fma(vf_load(o), vf_set1(fade[r]), acc[r][0]));
+            vf_store(o + VW, vf_fma(vf_load(o + VW), vf_set1(fade[r]), acc[r][1]));
+        }
+    else
+#pragma GCC unroll 16
+        for (int r = 0; r < MR; r++, o += NR) {
+            vf_store(o, acc[r][0]);
+            vf_store(o + VW, acc[r][1]);
+        }
 }
+
+static const float no_fade[LTI_ATTN_LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 #if PAIRS
 /* A part begins or ends in the middle of a pair: the other key of the pair may be anything, so it is masked away. */
-static void add_half(vf acc[MR][2], const lti_word *p, const lti_word *v, bool second)
+static void value_half(float *o, const lti_word *p, const lti_word *v, bool second,
+                       const float *fade)
 {
     _Alignas(64) lti_word half[NR];
     const uint32_t mask = second ? 0xffff0000u : 0x0000ffffu;
@@ -174,43 +193,37 @@ static void add_half(vf acc[MR][2], const lti_word *p, const lti_word *v, bool s
         u &= mask;
         memcpy(half + j, &u, sizeof u);
     }
-    const lti_word *line = NULL;
-    int none = 0;
-    add_values(acc, p, half, 1, &line, &none);
+    value_block(o, p, half, 1, fade, NULL, 0);
 }
 #endif
 
-static void values(float *o, const void *p, const lti_attn_part *part, int nparts,
+static void values(float *o, const void *weights, const lti_attn_part *part, int nparts,
                    const lti_word *v, int64_t panel_words, int npanels, const float *fade,
                    int64_t ahead, int lines)
 {
-    for (int c = 0; c < npanels; c++, o += MR * NR) {
-        const lti_word *panel = v + c * panel_words, *line = panel + ahead;
-        int left = lines;
-        vf acc[MR][2];
-        for (int r = 0; r < MR; r++)
-            acc[r][0] = acc[r][1] = vf_set1(0);
+    for (int c = 0; c < npanels; c++, o += MR * NR, v += panel_words) {
+        const float *f = fade;
         for (int i = 0; i < nparts; i++) {
-            int key = part[i].key, col = part[i].col, n = part[i].n;
+            int n = part[i].n;
+            const lti_word *p = (const lti_word *)weights + part[i].col / WORD_ITEMS;
+            const lti_word *from = v + (int64_t)(part[i].key / WORD_ITEMS) * NR;
 #if PAIRS
-            if (key & 1) {
-                add_half(acc, (const lti_word *)p + col / 2, panel + (int64_t)(key / 2) * NR, true);
-                key++, col++, n--;
+            if (part[i].key & 1) {
+                value_half(o, p++, from, true, f);
+                from += NR;
+                f = no_fade;
+                n--;
+            }
+            if (n & 1) {
+                value_half(o, p + n / 2, from + n / 2 * NR, false, f);
+                f = no_fade;
             }
 #endif
-            add_values(acc, (const lti_word *)p + col / WORD_ITEMS,
-                       panel + (int64_t)(key / WORD_ITEMS) * NR, n / WORD_ITEMS, &line, &left);
-#if PAIRS
-            if (n & 1)
-                add_half(acc, (const lti_word *)p + (col + n) / 2,
-                         panel + (int64_t)((key + n) / 2) * NR, false);
-#endif
+            if (n >= WORD_ITEMS) {
+                value_block(o, p, from, n / WORD_ITEMS, f, v + ahead, i ? 0 : lines);
+                f = no_fade;
+            }
         }
-        for (int r = 0; r < MR; r++)
-            for (int i = 0; i < 2; i++) {
-                float *to = o + r * NR + i * VW;
-                vf_store(to, fade ? vf_fma(vf_load(to), vf_set1(fade[r]), acc[r][i]) : acc[r][i]);
-            }
     }
 }
 
