@@ -2,7 +2,7 @@
 # Installs what the build and the tests need on Debian 12, if anything is missing. With --build: what the build needs only.
 set -u
 build="gcc g++ cmake ninja-build pkg-config libavcodec-dev libavformat-dev libavfilter-dev libswscale-dev libavutil-dev
-libjansson-dev libsentencepiece-dev libcmocka-dev python3"
+libjansson-dev libsentencepiece-dev libutf8proc-dev libcmocka-dev python3"
 tests="git clang clang-format libclang-rt-14-dev ccache ffmpeg libdnnl-dev"
 want=$build
 [ "${1:-}" = --build ] || want="$build $tests"
