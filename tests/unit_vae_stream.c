@@ -246,6 +246,11 @@ static void test_memory(void **state)
         decode_with(&b, dec, 4, out);
         lt_dev_mem_stats(b.dev, &last);
         assert_true(last.live_bytes[LT_TAG_VAE_STATE] == first.live_bytes[LT_TAG_VAE_STATE]);
+        /* all of it is used, and no frame is lost: what histories do not hold is free again */
+        assert_int_equal(dec->flow.state.used, dec->flow.state.size);
+        assert_int_equal(dec->flow.work.used, dec->flow.work.size);
+        for (int k = 0; k < dec->flow.lay.npools; k++)
+            assert_int_equal(dec->flow.lay.pool[k].free, dec->flow.lay.pool[k].moving);
         /* the latents of this test itself are allocations too: one a push */
         assert_int_equal(last.alloc_calls, warm.alloc_calls + 4);
         lt_vae_decoder_destroy(&dec);

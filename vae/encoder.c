@@ -74,9 +74,11 @@ lt_status lt_vae_encoder_push(lt_vae_encoder *enc, const lt_image *img)
     for (int i = 0; i < f->net->n - 1 && more; i++)
         LT_TRY(lti_vae_flow_step(f, i, i ? NULL : img, &more));
     if (!more) return LT_OK;
-    LT_TRY(leave(f));
-    enc->ready = true;
-    return LT_OK;
+    const lt_status s = leave(f);
+    /* a latent frame that got lost would shift all that follow */
+    f->broken = s < 0;
+    enc->ready = s >= 0;
+    return s;
 }
 
 lt_status lt_vae_encoder_next(lt_vae_encoder *enc, float *z, int64_t channel_stride)
