@@ -74,9 +74,10 @@ static void check_edges(lt_check *t)
     for (size_t in = 0; in < LT_COUNT(types); in++)
         for (size_t i = 0; i < LT_COUNT(ms); i++)
             for (size_t j = 0; j < LT_COUNT(ns); j++) {
+                next++;
                 const shape s = {.m = ms[i],
                                  .n = ns[j],
-                                 .k = ks[next++ % LT_COUNT(ks)],
+                                 .k = ks[next % LT_COUNT(ks)],
                                  .in = types[in],
                                  .out = types[next % 2],
                                  .gap = (int64_t)(next % 3)};
