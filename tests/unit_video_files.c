@@ -363,6 +363,28 @@ static void single_file(void **state)
     expect_fail("v/x.safetensors", LT_ERR_MISSING, "no DiT found");
 }
 
+/* A shard, or the file that describes a folder, stands for the whole. */
+static void by_another_name(void **state)
+{
+    (void)state;
+    lti_config c = small_config();
+    write_diffusers(&c, NULL);
+    expect_good("d/model_index.json", &c);
+    write_part("n/m-00001-of-00001.safetensors", LTI_PART_VAE, &c, NULL);
+    temp_text("n/m.safetensors.index.json",
+              "{\"weight_map\":{\"conv2.bias\":\"m-00001-of-00001.safetensors\"}}");
+    lt_model_options o = {.path = temp_path("d"),
+                          .vae = temp_path("n/m-00001-of-00001.safetensors")};
+    lti_model_files *f;
+    assert_int_equal(lti_model_files_find(&f, ctx, &o), LT_OK);
+    assert_non_null(strstr(lti_tensors_path(f->vae), "n/m.safetensors.index.json"));
+    lti_model_files_close(&f);
+    remove(temp_path("n/m.safetensors.index.json"));
+    assert_int_equal(lti_model_files_find(&f, ctx, &o), LT_OK);
+    assert_non_null(strstr(lti_tensors_path(f->vae), "00001"));
+    lti_model_files_close(&f);
+}
+
 /* 48 is no number of heads of 128: only the configuration can say. */
 static void heads_unknown(void **state)
 {
@@ -572,12 +594,10 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(diffusers_folder), TEST(defaults),
-        TEST(original_folder),  TEST(single_file),
-        TEST(heads_unknown),    TEST(wrong_tensors),
-        TEST(contradictions),   TEST(parts_that_do_not_fit),
-        TEST(families),         TEST(tied_embedding),
-        TEST(inspected),
+        TEST(diffusers_folder), TEST(defaults),       TEST(original_folder),
+        TEST(single_file),      TEST(heads_unknown),  TEST(by_another_name),
+        TEST(wrong_tensors),    TEST(contradictions), TEST(parts_that_do_not_fit),
+        TEST(families),         TEST(tied_embedding), TEST(inspected),
     };
     return cmocka_run_group_tests(tests, setup_all, teardown_all);
 }

@@ -76,11 +76,16 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && !strcmp(s + n - m, end);
 }
 
-/* "-00001-of-00006.safetensors": a part of what the index names. */
+/* "x-00001-of-00006.safetensors": a part of what the index names. */
 static bool is_shard(const char *name)
 {
-    const char *of = strstr(name, "-of-");
-    return of && of - name > 5 && ends_with(name, ".safetensors") && strlen(of) == 4 + 5 + 12;
+    static const char form[] = "-00000-of-00000.safetensors";
+    const size_t n = strlen(name), m = sizeof form - 1;
+    for (size_t i = 0; n > m && i < m; i++) {
+        const char c = name[n - m + i];
+        if (form[i] == '0' ? c < '0' || c > '9' : c != form[i]) return false;
+    }
+    return n > m;
 }
 
 static lt_status keep(finder *d, char **slot, const char *fmt, ...) LT_PRINTF(3, 4);
@@ -276,13 +281,23 @@ static void folder_of(char out[PATH_MAX], const char *path)
         *slash = 0;
 }
 
+/* One shard stands for all of them when their index lies beside it. */
+static const char *whole_of(char out[PATH_MAX], const char *path)
+{
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    if (!is_shard(name)) return path;
+    const size_t stem = strlen(path) - strlen("-00001-of-00006.safetensors");
+    const int n = snprintf(out, PATH_MAX, "%.*s.safetensors.index.json", (int)stem, path);
+    return n < PATH_MAX && is_kind(out, S_IFREG) ? out : path;
+}
+
 /* What the user named for a part: a file, its folder, or a whole model's folder. */
 static lt_status from_override(finder *d, lti_part part, const char *path)
 {
-    char sub[PATH_MAX];
+    char sub[PATH_MAX], all[PATH_MAX];
     if (!path) return LT_OK;
     if (!is_folder(path)) {
-        LT_TRY(open_part(d, part, path));
+        LT_TRY(open_part(d, part, whole_of(all, path)));
         folder_of(sub, path);
         return take_config(d, part, sub);
     }
@@ -355,10 +370,11 @@ static lt_status find_wan(finder *d, const char *dir)
 
 static lt_status find_single(finder *d, const char *path)
 {
-    char dir[PATH_MAX];
+    char dir[PATH_MAX], all[PATH_MAX];
     uint32_t parts;
     d->f->layout = LTI_LAYOUT_FILE;
     folder_of(dir, path);
+    path = whole_of(all, path);
     LT_TRY(lti_file_parts(&parts, d->ctx, path));
     for (int p = LTI_PART_DIT; p < LTI_PART_COUNT; p++)
         if (parts >> p & 1) LT_TRY(open_part(d, (lti_part)p, path));
@@ -388,11 +404,16 @@ static lt_status find_all(finder *d)
         folder_of(dir, o->text_encoder);
         LT_TRY(find_tokenizer(d, is_folder(o->text_encoder) ? o->text_encoder : dir));
     }
-    if (!S_ISDIR(st.st_mode)) {
-        LT_TRY(find_single(d, o->path));
-        folder_of(dir, o->path);
-    } else {
+    /* a folder may be named by the file that describes it */
+    const bool described =
+        ends_with(o->path, "/model_index.json") || ends_with(o->path, "/config.json");
+    if (S_ISDIR(st.st_mode))
         snprintf(dir, sizeof dir, "%s", o->path);
+    else
+        folder_of(dir, o->path);
+    if (!S_ISDIR(st.st_mode) && !described) {
+        LT_TRY(find_single(d, o->path));
+    } else {
         if (has_file(dir, "model_index.json") || has_folder(dir, "transformer"))
             LT_TRY(find_diffusers(d, dir));
         else
