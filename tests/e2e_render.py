@@ -114,23 +114,23 @@ def interrupt(name, sig, wait, *args):
     """Starts a long render, and a signal when wait(process) says so."""
     p = subprocess.Popen([e2e.PROGRAM, "render", PROMPT, "-o", name, "--model", MODEL, "--seed", "7", *args], cwd=e2e.WORK,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.time() + 60
+    deadline = time.time() + 120
     while not wait() and p.poll() is None and time.time() < deadline:
         time.sleep(0.02)
     p.send_signal(sig)
-    out, err = p.communicate(timeout=60)
+    out, err = p.communicate(timeout=120)
     return p.returncode, out, err
 
 
 # Ctrl-C while denoising: nothing is there yet. While decoding: what is done plays, under a name that says so.
 status, out, err = interrupt("c.mp4", signal.SIGINT, lambda: exists("c.mp4.part"), "--num-inference-steps", "1000", "--size", "256x256")
 check(status == 1 and "stopped" in err and not exists("c.mp4") and not exists("c.partial.mp4"), "Ctrl-C before frames: %r" % err)
-status, out, err = interrupt("c.mp4", signal.SIGINT, lambda: exists("cf/000004.png"), "--frames-dir", "cf", "--num-frames", "1001",
-                             "--size", "256x256", "--num-inference-steps", "1", "--guidance-scale", "1")
+status, out, err = interrupt("c.mp4", signal.SIGINT, lambda: exists("cf/000004.png"), "--frames-dir", "cf", "--num-frames", "2001",
+                             "--num-inference-steps", "1", "--guidance-scale", "1")
 check(status == 1 and "c.partial.mp4" in err and not exists("c.mp4"), "Ctrl-C while decoding: %d %r" % (status, err))
 if exists("c.partial.mp4"):
     info = json.loads(longtake("inspect", "c.partial.mp4", "--json").stdout)
-    check(5 <= info["frames"] < 1001 and abs(info["seconds"] - info["frames"] / 16) < 1e-6, "partial file: %r" % info)
+    check(5 <= info["frames"] < 2001 and abs(info["seconds"] - info["frames"] / 16) < 1e-6, "partial file: %r" % info)
     check(str(info["frames"]) in err, "the message says how many frames there are")
 else:
     check(False, "a partial file")
