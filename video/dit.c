@@ -192,6 +192,7 @@ typedef struct pass {
     const lti_dit_args *a;
     lt_dev *dev;
     int64_t n, dim;
+    int32_t block;        /* where we are, for messages */
     int32_t samples;      /* rows in use are samples * n; 1 while all are still equal */
     lt_mat x;             /* residual, f32 [batch * n, D] */
     int64_t time;         /* row of the tables that group 0 means */
@@ -243,20 +244,40 @@ static lt_status qk_norm(const pass *p, lt_mat m, const float *weight, const lt_
                                                .rope = rope});
 }
 
+static lt_status cancelled(const pass *p)
+{
+    if (!p->a->cancel || !atomic_load(p->a->cancel)) return LT_OK;
+    return lti_fail(lt_dev_ctx(p->dev), LT_ERR_CANCELLED, "cancelled in block %d of %d", p->block,
+                    p->d->c.layers);
+}
+
+/* A few heads at a time where a call would take seconds, so that a cancelled pass ends soon. Heads do not know of each other. */
 static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v,
                         const lt_plan *plan)
 {
-    return lt_attention(p->dev,
-                        &(lt_attention_args){.out = out,
-                                             .q = q,
-                                             .k = k,
-                                             .v = v,
-                                             .lq = lt_plan_lq(plan),
-                                             .lk = lt_plan_lk(plan),
-                                             .heads = p->d->c.heads,
-                                             .head_dim = p->d->c.head_dim,
-                                             .scale = (float)(1 / sqrt((double)p->d->c.head_dim)),
-                                             .plan = lt_plan_kernel(plan)});
+    static const double most_flops = 4e11;
+    const int32_t heads = p->d->c.heads, size = p->d->c.head_dim;
+    const int64_t lq = lt_plan_lq(plan), lk = lt_plan_lk(plan);
+    const double fit = most_flops / (4.0 * (double)lq * (double)lk * size);
+    const int32_t most = fit >= heads ? heads : fit < 1 ? 1 : (int32_t)fit;
+    lt_attn_plan part = *lt_plan_kernel(plan);
+    for (int32_t h = 0; h < heads; h += most) {
+        const int32_t take = heads - h < most ? heads - h : most;
+        const int64_t col = (int64_t)h * size;
+        LT_TRY(cancelled(p));
+        LT_TRY(lt_attention(p->dev, &(lt_attention_args){.out = lti_at(out, 0, col),
+                                                         .q = lti_at(q, 0, col),
+                                                         .k = lti_at(k, 0, col),
+                                                         .v = lti_at(v, 0, col),
+                                                         .lq = lq,
+                                                         .lk = lk,
+                                                         .heads = take,
+                                                         .head_dim = size,
+                                                         .scale = (float)(1 / sqrt((double)size)),
+                                                         .plan = &part}));
+        if (part.group_of_head) part.group_of_head += take;
+    }
+    return LT_OK;
 }
 
 static lt_status self_attention(pass *p, int32_t block)
@@ -336,6 +357,7 @@ static lt_status feed_forward(pass *p, int32_t block)
     LT_TRY(scratch(p, &hidden, p->d->compute, chunk, p->d->c.ffn_dim));
     for (int64_t row = 0; row < rows; row += chunk) {
         const int64_t take = rows - row < chunk ? rows - row : chunk;
+        LT_TRY(cancelled(p));
         LT_TRY(modulated_norm(p, a, row, take, block, 3));
         LT_TRY(lt_linear(
             p->dev, &(lt_linear_args){
@@ -470,13 +492,6 @@ static lt_status set_times(pass *p)
                          (size_t)(p->a->batch * p->n) * sizeof(int32_t));
 }
 
-static lt_status cancelled(const pass *p, int32_t block)
-{
-    if (!p->a->cancel || !atomic_load(p->a->cancel)) return LT_OK;
-    return lti_fail(lt_dev_ctx(p->dev), LT_ERR_CANCELLED, "cancelled in block %d of %d", block,
-                    p->d->c.layers);
-}
-
 lt_status lti_dit_forward(lti_dit_run *r, const lti_dit_args *a)
 {
     LT_TRY(check_pass(r, a));
@@ -492,10 +507,9 @@ lt_status lti_dit_forward(lti_dit_run *r, const lti_dit_args *a)
     LT_TRY(set_times(&p));
     LT_TRY(embed(&p));
     for (int32_t i = 0; i < r->d->c.layers; i++) {
-        LT_TRY(cancelled(&p, i));
+        p.block = i;
         LT_TRY(self_attention(&p, i));
         LT_TRY(part_ways(&p));
-        LT_TRY(cancelled(&p, i));
         LT_TRY(cross_attention(&p, i));
         LT_TRY(feed_forward(&p, i));
         LT_TRY(lti_probe_call(&r->probe, "out", i, p.x, p.samples * p.n, p.dim));
