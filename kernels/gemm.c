@@ -32,6 +32,15 @@ typedef struct product {
     int64_t dh, dw;   /* reach of the taps beyond one pixel */
 } product;
 
+/* What the next steps will read is called into the second cache bit by bit, between tiles: a panel that would be waited
+ * for costs as much as several tiles. */
+typedef struct ahead {
+    const char *panel;                              /* next lines of the weights */
+    int64_t panel_left, panel_share;                /* bytes: in all, after each tile */
+    int64_t pixels_left, pixels_share, pixel_bytes; /* input of the next chunk */
+    int64_t f, y, x;                                /* the next pixel */
+} ahead;
+
 /* One task at work on one chunk. */
 typedef struct work {
     const product *p;
@@ -39,8 +48,10 @@ typedef struct work {
     int64_t panel0, panel1;
     int64_t chunk, len; /* len: channels with padding */
     int64_t px;         /* bytes from packed pixel to packed pixel */
+    int64_t in_h, in_w; /* packed pixels */
     char *a;
     float *b, *c;
+    ahead next;
 } work;
 
 static const lti_gemm_ops *ops_of(const lt_weight *w)
@@ -129,32 +140,36 @@ static blocks cut(const product *p)
 
 /* ---- a task ---- */
 
+/* Channel `first` of the leftmost input pixel that row y of the packed frame f holds. */
+static const char *source(const work *k, int64_t f, int64_t y, int64_t first)
+{
+    const lti_gemm *g = k->p->g;
+    const int64_t iy = k->y0 * g->in_step + k->p->dy0 + y, ix = k->x0 * g->in_step + k->p->dx0;
+    return (const char *)g->frame[k->p->frame[f]] +
+           (iy * g->in_row + ix * g->in_px + first) * (int64_t)lt_dtype_size(g->w->compute);
+}
+
 static void pack_block(const work *k)
 {
     const product *p = k->p;
     const lti_gemm *g = p->g;
     const lt_weight *w = g->w;
     const int64_t first = k->chunk * w->kc, len = lti_min64(k->len, w->in - first);
-    const int64_t in_h = (k->h - 1) * g->in_step + 1 + p->dh,
-                  in_w = (k->w - 1) * g->in_step + 1 + p->dw;
-    const size_t from = lt_dtype_size(w->compute);
     char *dst = k->a;
-    for (int f = 0; f < p->frames; f++) {
-        const char *frame = g->frame[p->frame[f]];
-        for (int64_t y = 0; y < in_h; y++, dst += in_w * k->px) {
-            const int64_t iy = k->y0 * g->in_step + p->dy0 + y, ix = k->x0 * g->in_step + p->dx0;
+    for (int f = 0; f < p->frames; f++)
+        for (int64_t y = 0; y < k->in_h; y++, dst += k->in_w * k->px) {
             lti_pack a = {
                 .dst = dst,
-                .src = frame + (iy * g->in_row + ix * g->in_px + first) * (int64_t)from,
+                .src = source(k, f, y, first),
                 .dst_stride = k->px / (int64_t)p->element,
                 .src_stride = g->in_px,
-                .rows = in_w,
+                .rows = k->in_w,
                 .len = len,
                 .padded = k->len,
             };
             /* pixels that lie side by side on both ends are one long row */
             if (a.src_stride == len && a.dst_stride == len && a.padded == len) {
-                a.len = a.padded = len * in_w;
+                a.len = a.padded = len * k->in_w;
                 a.rows = 1;
             }
             if (w->compute == LT_F32)
@@ -162,6 +177,63 @@ static void pack_block(const work *k)
             else
                 p->ops->pack_bf16(&a);
         }
+}
+
+static int64_t tiles_of(const work *k)
+{
+    return k->h * div_up(k->w, k->p->ops->mr);
+}
+
+/* The input of the next chunk, in shares that end with this chunk. */
+static void look_ahead_pixels(work *k)
+{
+    const lt_weight *w = k->p->g->w;
+    k->next = (ahead){0};
+    if (k->chunk + 1 == w->chunks) return;
+    k->next.pixels_left = k->p->frames * k->in_h * k->in_w;
+    k->next.pixels_share = div_up(k->next.pixels_left, tiles_of(k) * (k->panel1 - k->panel0));
+    k->next.pixel_bytes = lti_chunk_len(w, k->chunk + 1) * (int64_t)lt_dtype_size(w->compute);
+}
+
+/* After panel `panel` of this chunk comes its neighbour, or the first one of the next chunk. */
+static void look_ahead_panel(work *k, int64_t panel)
+{
+    const lt_weight *w = k->p->g->w;
+    const int64_t size = (int64_t)lt_dtype_size(w->compute);
+    int64_t chunk = k->chunk;
+    k->next.panel_left = 0;
+    if (++panel == k->panel1) {
+        panel = k->panel0;
+        if (++chunk == w->chunks) return;
+    }
+    const int width = lti_panel_width(w, panel);
+    const int64_t at = lti_panel_at(w, panel) + lti_chunk_at(w, chunk, width);
+    k->next.panel = (const char *)w->data + at * size;
+    k->next.panel_left = lti_chunk_len(w, chunk) * w->taps * width * size;
+    k->next.panel_share = div_up(k->next.panel_left, tiles_of(k));
+}
+
+/* One share of each. */
+static void fetch_ahead(work *k)
+{
+    enum { LINE = 64, TO_L2 = 2 };
+    ahead *n = &k->next;
+    for (int64_t i = 0; i < n->panel_share && n->panel_left > 0; i += LINE) {
+        __builtin_prefetch(n->panel, 0, TO_L2);
+        n->panel += LINE;
+        n->panel_left -= LINE;
+    }
+    const int64_t first = (k->chunk + 1) * k->p->g->w->kc;
+    const int64_t step = k->p->g->in_px * (int64_t)lt_dtype_size(k->p->g->w->compute);
+    for (int64_t i = 0; i < n->pixels_share && n->pixels_left > 0; i++, n->pixels_left--) {
+        const char *at = source(k, n->f, n->y, first) + n->x * step;
+        for (int64_t j = 0; j < n->pixel_bytes; j += LINE)
+            __builtin_prefetch(at + j, 0, TO_L2);
+        if (++n->x < k->in_w) continue;
+        n->x = 0;
+        if (++n->y < k->in_h) continue;
+        n->y = 0;
+        n->f++;
     }
 }
 
@@ -174,15 +246,13 @@ static const char *panel_chunk(const work *k, int64_t panel, lti_tap_at *at)
     const int width = lti_panel_width(w, panel);
     const size_t size = lt_dtype_size(w->compute);
     const int64_t each = k->len * width; /* a tap */
-    const int64_t in_h = (k->h - 1) * g->in_step + 1 + p->dh,
-                  in_w = (k->w - 1) * g->in_step + 1 + p->dw;
     const char *src = (const char *)w->data +
                       (lti_panel_at(w, panel) + lti_chunk_at(w, k->chunk, width)) * (int64_t)size;
     for (int i = 0; i < g->ntaps; i++) {
         const lt_tap t = g->tap[i];
-        const int64_t row = p->slot[t.frame] * in_h + t.dy - p->dy0;
+        const int64_t row = p->slot[t.frame] * k->in_h + t.dy - p->dy0;
         const char *b = src + g->tap_index[i] * each * (int64_t)size;
-        at[i].a = (row * in_w + t.dx - p->dx0) * k->px;
+        at[i].a = (row * k->in_w + t.dx - p->dx0) * k->px;
         at[i].b = b - src;
         if (p->s.b_bytes) {
             p->ops->widen(k->b + i * each, (const uint16_t *)(const void *)b, each);
@@ -217,13 +287,12 @@ static void finish_tile(const work *k, const float *c, int64_t panel, int64_t y,
     k->p->ops->finish(&f);
 }
 
-static void multiply_panel(const work *k, int64_t panel)
+static void multiply_panel(work *k, int64_t panel)
 {
     const product *p = k->p;
     const lt_weight *w = p->g->w;
     lti_tap_at at[LT_MAX_TAPS];
     const int width = lti_panel_width(w, panel);
-    const int64_t in_w = (k->w - 1) * p->g->in_step + 1 + p->dw;
     const int64_t tiles = div_up(k->w, p->ops->mr);
     const bool last = k->chunk == w->chunks - 1;
     float *c = k->c + (w->chunks > 1 ? (panel - k->panel0) * k->h * tiles * p->ops->mr * w->nr : 0);
@@ -233,13 +302,15 @@ static void multiply_panel(const work *k, int64_t panel)
                   .a_stride = p->g->in_step * k->px,
                   .groups = k->len * (int64_t)p->element / 4,
                   .add = k->chunk > 0};
+    look_ahead_panel(k, panel);
     for (int64_t y = 0; y < k->h; y++)
         for (int64_t i = 0; i < tiles; i++) {
             const int64_t x = i * k->w / tiles,
                           rows = (i + 1) * k->w / tiles - x; /* of even size */
-            t.a = k->a + (y * in_w + x) * p->g->in_step * k->px;
+            t.a = k->a + (y * k->in_w + x) * p->g->in_step * k->px;
             t.c = c;
             p->ops->tile(&t, (int)rows, width);
+            fetch_ahead(k);
             if (last) finish_tile(k, c, panel, k->y0 + y, k->x0 + x, rows);
             if (w->chunks > 1) c += p->ops->mr * w->nr;
         }
@@ -255,6 +326,8 @@ static void run_task(void *arg, int64_t task, int thread)
     work k = {.p = p, .y0 = region / s->nx * s->by, .x0 = region % s->nx * s->bx};
     k.h = lti_min64(s->by, g->rows - k.y0);
     k.w = lti_min64(s->bx, g->cols - k.x0);
+    k.in_h = (k.h - 1) * g->in_step + 1 + p->dh;
+    k.in_w = (k.w - 1) * g->in_step + 1 + p->dw;
     k.panel0 = task / (s->ny * s->nx) * s->panels;
     k.panel1 = lti_min64(k.panel0 + s->panels, g->w->panels);
     k.b = (float *)(void *)scratch;
@@ -264,6 +337,7 @@ static void run_task(void *arg, int64_t task, int thread)
         k.len = lti_chunk_len(g->w, k.chunk);
         k.px = pixel_bytes(p, k.len);
         pack_block(&k);
+        look_ahead_pixels(&k);
         for (int64_t panel = k.panel0; panel < k.panel1; panel++)
             multiply_panel(&k, panel);
     }

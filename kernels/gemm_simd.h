@@ -108,7 +108,9 @@ static inline vec activate(vec y, lt_act act)
     return times_sigmoid(y, v_mul(cubic, y));
 }
 
-static void finish(const lti_finish *f)
+/* `act`, `res` and `type` are constants where it pays: on a short sum the epilogue is a twentieth of the time. */
+__attribute__((always_inline)) static inline void finish_as(const lti_finish *f, const bool act,
+                                                            const bool res, const lt_dtype type)
 {
     for (int64_t i = 0; i < f->rows; i++) {
         const float *gate = f->gate;
@@ -116,17 +118,27 @@ static void finish(const lti_finish *f)
         for (int64_t j = 0; j < f->cols; j += LTI_LANES) {
             const int n = (int)lti_min64(LTI_LANES, f->cols - j);
             vec y = v_add(v_load(f->c + i * f->width + j), v_load(f->bias + j));
-            if (f->act != LT_ACT_NONE) y = activate(y, f->act);
-            if (f->res) {
+            if (act) y = activate(y, f->act);
+            if (res) {
                 const vec r = v_load_n(f->res + i * f->res_stride + j, n);
                 y = gate ? v_fma(v_load_n(gate + j, n), y, r) : v_add(r, y);
             }
-            if (f->out_type == LT_F32)
+            if (type == LT_F32)
                 v_store_n((float *)f->out + i * f->out_stride + j, y, n);
             else
                 v_store_bf16_n((uint16_t *)f->out + i * f->out_stride + j, y, n);
         }
     }
+}
+
+static void finish(const lti_finish *f)
+{
+    if (f->act != LT_ACT_NONE || f->res)
+        finish_as(f, f->act != LT_ACT_NONE, f->res != NULL, f->out_type);
+    else if (f->out_type == LT_F32)
+        finish_as(f, false, false, LT_F32);
+    else
+        finish_as(f, false, false, LT_BF16);
 }
 
 /* ---- copies ---- */

@@ -9,8 +9,9 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* A chunk of all taps of a panel is what the innermost loops read again and again: CHUNK_TARGET rows of nr values. */
-enum { CHUNK_TARGET = 448, CHUNK_LEAST = 16 };
+/* A chunk of all taps of a panel is what the innermost loops read again and again: about CHUNK_TARGET rows of nr values. At
+ * least a cache line of bf16 channels, so that no line of the input is fetched for half of it. */
+enum { CHUNK_TARGET = 448, CHUNK_LEAST = 32 };
 
 void lti_weight_layout(lt_weight *w)
 {
