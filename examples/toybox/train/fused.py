@@ -134,7 +134,7 @@ class Qkv(torch.autograd.Function):
         qkv = qkv.contiguous()
         b, n, d3 = qkv.shape
         d = d3 // 3
-        rope = torch.view_as_real(rope).contiguous()
+        rope = rope.contiguous()
         out, inv = torch.empty(2, b, heads, n, d // heads), torch.empty(2, b * n)
         ctx.dims = b, n, heads, d // heads, d3
         for i, w in enumerate((wq, wk)):

@@ -274,20 +274,20 @@ class Attention(nn.Module):
 
 
 def rope_table(shape, d=128, first=0, device=None):
-    """Rotations [N, d/2] (complex64) of the tokens of a (frames, rows, columns) grid."""
-    angles = []
+    """Cosines and sines [N, d/2, 2] of the tokens of a (frames, rows, columns) grid."""
+    angles, kind = [], {"dtype": torch.float64, "device": device}
     for n, size, start in zip(shape, (d - 4 * (d // 6), 2 * (d // 6), 2 * (d // 6)), (first, 0, 0)):
-        w = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-        angles.append(torch.outer(torch.arange(start, start + n, dtype=torch.float64), w))
+        w = 10000.0 ** (-torch.arange(0, size, 2, **kind) / size)
+        angles.append(torch.outer(torch.arange(start, start + n, **kind), w))
     f, h, w = shape
     a = torch.cat([angles[0][:, None, None].expand(f, h, w, -1), angles[1][None, :, None].expand(f, h, w, -1),
                    angles[2][None, None].expand(f, h, w, -1)], -1).flatten(0, 2)
-    return torch.polar(torch.ones_like(a), a).to(torch.complex64).to(device)
+    return torch.stack([a.cos(), a.sin()], -1).float()
 
 
 def rotate(x, rope):
-    c = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)).contiguous())
-    return torch.view_as_real(c * rope).flatten(-2).type_as(x)
+    (u, v), (c, s) = x.float().unflatten(-1, (-1, 2)).unbind(-1), rope.unbind(-1)
+    return torch.stack([u * c - v * s, u * s + v * c], -1).flatten(-2).type_as(x)
 
 
 def ln_mod(x, shift, scale):
@@ -430,11 +430,11 @@ class TextEncoder(nn.Module):
 
     def forward(self, ids, count):
         """ids [B,n] padded with 0, count [B] -> rows [B,n,d], zero beyond count."""
-        n = ids.shape[1]
-        delta = torch.arange(n)[None] - torch.arange(n)[:, None]
+        n, dev = ids.shape[1], ids.device
+        delta = torch.arange(n, device=dev)[None] - torch.arange(n, device=dev)[:, None]
         a = delta.abs()
-        far = torch.bucketize(a, torch.tensor([8, 12, 16, 23, 32, 46, 64, 91]), right=True) + 7
-        bucket = ((delta > 0) * 16 + torch.where(a < 8, a, far)).to(ids.device)
+        far = torch.bucketize(a, torch.tensor([8, 12, 16, 23, 32, 46, 64, 91], device=dev), right=True) + 7
+        bucket = (delta > 0) * 16 + torch.where(a < 8, a, far)
         real = torch.arange(n, device=ids.device) < count[:, None]
         mask = torch.where(real, 0.0, -1e9)[:, None, None]
         x = self.shared(ids)

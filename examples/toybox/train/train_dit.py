@@ -1,13 +1,14 @@
 """Trains the transformer and the text encoder together on latents of the closed-form encoder. Resumes by itself.
 
 python train_dit.py --work DIR --minutes 90
+python train_dit.py --work DIR --minutes 30 --causal 3      the block-causal variant, from dit.pt to causal.pt
 Latents are rendered and encoded on the way (a pool, partly renewed at every step); captions are worded anew at every
 visit. The number of latent frames grows with the training time (--phases). Writes DIR/dit.pt and DIR/dit.log.
 """
 import argparse
 import copy
-import math
 import os
+import time
 
 import numpy as np
 import torch
@@ -23,52 +24,108 @@ SHIFT = 3.0
 class Pool:
     """Clean latents [16,n,16,16] (normalised), the weights of the loss and their scenes; the oldest are replaced."""
 
-    def __init__(self, vae, mean, std, size, seed):
-        self.vae, self.mean, self.std, self.size = vae, mean, std, size
+    def __init__(self, vae, mean, std, size, seed, first=0):
+        """first: number of the first latent frame within its clip. The closed-form encoder makes latent j from the
+        pictures 4j-3..4j alone, so a window needs no more than one (unused) picture before it."""
+        self.vae, self.mean, self.std, self.size, self.first = vae, mean, std, size, first
         self.rng, self.items, self.next, self.frames = np.random.default_rng(seed), [], 0, 0
+        self.queue = None
+
+    def hire(self, workers, seed):
+        """From now on processes do the rendering; batch() takes what they have."""
+        ctx = torch.multiprocessing.get_context("fork")
+        self.queue, self.want = ctx.Queue(64), ctx.Value("i", 0)
+        for k in range(workers):
+            ctx.Process(target=self._work, args=((*seed, k),), daemon=True).start()
+
+    def _work(self, seed):
+        torch.set_num_threads(1)
+        self.rng = np.random.default_rng(seed)
+        while True:
+            n = self.want.value
+            if n == 0:
+                time.sleep(0.05)
+                continue
+            z, w, s = zip(*(self.make(n) for _ in range(16)))
+            self.queue.put((n, torch.stack(z).half().numpy(), torch.stack(w).half().numpy(), s))
+
+    def _add(self, item):
+        if len(self.items) < self.size:
+            self.items.append(item)
+        else:
+            self.items[self.next] = item
+            self.next = (self.next + 1) % self.size
 
     @torch.no_grad()
     def make(self, n):
         s = world.sample_scene(self.rng)
-        ts = np.arange(4 * n - 3)
+        ts = np.arange(4 * n - 3) if self.first == 0 else np.arange(4 * self.first - 4, 4 * (self.first + n) - 3)
         x = torch.from_numpy(world.render(s, ts)).permute(3, 0, 1, 2)[None] * 2 - 1
         z = (self.vae.encode(x)[0][0] - self.mean) / self.std
-        w = torch.ones(1, n, 16, 16)
+        w = torch.ones(1, z.shape[1], 16, 16)
         for i, (x0, y0, x1, y1) in enumerate(world.box(s, ts)):
             if x1 > x0 and y1 > y0:
                 w[0, (i + 3) // 4, y0 // 8:(y1 + 7) // 8, x0 // 8:(x1 + 7) // 8] = 3
-        return z, w, s
+        return z[:, -n:], w[:, -n:], s
 
     def batch(self, n, count, fresh):
         if n != self.frames:
             self.items, self.next, self.frames = [], 0, n
-        for _ in range(fresh if len(self.items) >= count else count):
-            if len(self.items) < self.size:
-                self.items.append(self.make(n))
-            else:
-                self.items[self.next] = self.make(n)
-                self.next = (self.next + 1) % self.size
-        new = list(range(max(0, len(self.items) - fresh), len(self.items)))[:count]
-        pick = new + [int(i) for i in self.rng.integers(0, len(self.items), count - len(new))]
-        z, w, s = zip(*(self.items[i] for i in pick))
+        if self.queue is None:
+            for _ in range(fresh if len(self.items) >= count else count):
+                self._add(self.make(n))
+        else:
+            self.want.value = n
+            while len(self.items) < count or not self.queue.empty():
+                m, z, w, scenes = self.queue.get()
+                if m == n:
+                    for item in zip(torch.from_numpy(z).float(), torch.from_numpy(w).float(), scenes):
+                        self._add(item)
+        z, w, s = zip(*(self.items[i] for i in self.rng.choice(len(self.items), count, replace=False)))
         return torch.stack(z), torch.stack(w), s
 
 
-def flow_loss(dit, text, z, w, ids, count, sigma, clean, noise):
-    """Mean weighted squared error of the velocity. sigma [B]; clean [B]: leading frames given without noise."""
+def flow_loss(dit, text, z, w, ids, count, sigma, noise, bias=None, first=0, train=None):
+    """Mean weighted squared error of the velocity of each sample. sigma [B,T]; frames of sigma 0 are given, and with
+    train [B,T] (bool) only its frames count."""
     b, _, n = z.shape[:3]
-    given = torch.arange(n, device=z.device) < clean[:, None]
-    s = torch.where(given, 0.0, sigma[:, None])
-    sv = s.view(b, 1, n, 1, 1)
-    v = dit((1 - sv) * z + sv * noise, 1000 * s, *dit.context(text(ids, count), count))
-    w = w * (~given).view(b, 1, n, 1, 1)
-    e = ((v - (noise - z)).square() * w).flatten(1).sum(1) / (w.flatten(1).sum(1) * z.shape[1])
-    return e
+    sv = sigma.view(b, 1, n, 1, 1)
+    v = dit((1 - sv) * z + sv * noise, 1000 * sigma, *dit.context(text(ids, count), count), bias, first)
+    w = w * ((sv > 0) if train is None else train.view(b, 1, n, 1, 1))
+    return ((v - (noise - z)).square() * w).flatten(1).sum(1) / (w.flatten(1).sum(1) * z.shape[1]).clamp_min(1)
 
 
 def noise_level(b):
     u = torch.sigmoid(torch.randn(b))
     return SHIFT * u / (1 + (SHIFT - 1) * u)
+
+
+def bidirectional_levels(b, n):
+    """One noise level for a sample; a quarter of the clips have clean leading frames."""
+    clean = torch.zeros(b)
+    if n > 1:
+        clean = torch.where(torch.rand(b) < 0.25, torch.randint(1, (n + 1) // 2 + 1, (b,)).float(), clean)
+    return torch.where(torch.arange(n) < clean[:, None], 0.0, noise_level(b)[:, None])
+
+
+def causal_levels(b, n, block, first):
+    """A noise level for each block; in 70 % of the samples everything before a random block is (nearly) clean.
+    A window from inside a clip does not train its first block, which has no past there as it would in use."""
+    m = n // block
+    s = noise_level(b * m).view(b, m)
+    cut = torch.randint(0, m, (b,))
+    past = (torch.arange(m) < cut[:, None]) & (torch.rand(b) < 0.7)[:, None]
+    near = torch.where(torch.rand(b, m) < 0.5, 0.0, 0.15 * torch.rand(b, m))
+    train = ~past
+    if first:
+        train[:, 0] = False
+    return torch.where(past, near, s).repeat_interleave(block, 1), train.repeat_interleave(block, 1)
+
+
+def causal_bias(n, block, tokens):
+    """True where a token may look: its own block and the blocks before."""
+    g = (torch.arange(n) // block).repeat_interleave(tokens)
+    return g[:, None] >= g[None, :]
 
 
 @torch.no_grad()
@@ -100,9 +157,11 @@ def validate(dit, text, tok, pool, n):
     held = Pool(pool.vae, pool.mean, pool.std, 16, 777)
     z, w, scenes = held.batch(n, 16 if n < 9 else 6, 0)
     ids, count = tok([world.caption(s, held.rng) for s in scenes])
-    noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(5))
-    one = torch.ones(len(z))
-    return [flow_loss(dit, text, z, w, ids, count, s * one, 0 * one, noise).mean().item() for s in (0.5, 0.8, 0.95)]
+    dev = next(dit.parameters()).device
+    noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(5)).to(dev)
+    z, w, ids, count = (v.to(dev) for v in (z, w, ids, count))
+    one = torch.ones(z.shape[0], z.shape[2], device=dev)
+    return [flow_loss(dit, text, z, w, ids, count, s * one, noise).mean().item() for s in (0.5, 0.8, 0.95)]
 
 
 def main():
@@ -110,17 +169,23 @@ def main():
     p.add_argument("--work", default=os.path.expanduser("~/.cache/longtake-toybox"))
     p.add_argument("--minutes", type=float, default=90)
     p.add_argument("--phases", default="1:64:0.45,3:32:0.65,9:12:1.0", help="latent frames:batch:until (share of the time)")
-    p.add_argument("--layers", default="8:0", help="count:from (share of the time), growing; e.g. 4:0,8:0.5")
+    p.add_argument("--layers", default="4:0", help="count:from (share of the time), growing; e.g. 4:0,8:0.5")
     p.add_argument("--lr", type=float, default=1.5e-3, help="AdamW")
     p.add_argument("--muon", type=float, default=5e-3)
+    p.add_argument("--causal", type=int, default=0, help="latent frames of a block")
     p.add_argument("--decay", type=float, default=0.35, help="share of the time in which the rates fall to 0")
     p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--workers", type=int, default=0, help="processes that render; 0: the training process does")
+    p.add_argument("--bf16", action="store_true", help="autocast and compile (for a GPU)")
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
     torch.set_num_threads(a.threads)
+    dev = torch.device(a.device)
     phases = [tuple(float(v) for v in ph.split(":")) for ph in a.phases.split(",")]
     layers = [tuple(float(v) for v in ph.split(":")) for ph in a.layers.split(",")]
-    log, path = Log(f"{a.work}/dit.log"), f"{a.work}/dit.pt"
+    name = "causal" if a.causal else "dit"
+    log, path = Log(f"{a.work}/{name}.log"), f"{a.work}/{name}.pt"
     tok = Tokenizer(f"{a.work}/spiece.model")
     vae, e, stats = models.VAE(), load(f"{a.work}/encoder.pt"), load(f"{a.work}/stats.pt")
     vae.encoder.load_state_dict(e["encoder"]), vae.quant_conv.load_state_dict(e["quant_conv"])
@@ -129,8 +194,12 @@ def main():
 
     state = load(path)
     torch.manual_seed(a.seed + (state["step"] if state else 0))
-    count = state["layers"] if state else int(layers[0][0])
+    base = load(f"{a.work}/dit.pt") if a.causal and not state else None
+    count = (state or base or {"layers": int(layers[0][0])})["layers"]
     dit, text = models.DiT({**models.DIT_CONFIG, "num_layers": count}), models.TextEncoder()
+    if base:
+        dit.load_state_dict(base["ema_dit"]["module"]), text.load_state_dict(base["ema_text"]["module"])
+    dit, text = dit.to(dev), text.to(dev)
     ema_dit, ema_text = Ema(dit, 0.998), Ema(text, 0.998)
     big, rest = groups(dit, text)
     muon, opt = Muon(big, a.muon), torch.optim.AdamW(rest, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0)
@@ -138,10 +207,17 @@ def main():
     if state:
         dit.load_state_dict(state["dit"]), text.load_state_dict(state["text"])
         ema_dit.restore(state["ema_dit"]), ema_text.restore(state["ema_text"])
-        muon.load_state_dict(state["muon"]), opt.load_state_dict(state["opt"])
+        if state["opt"]:
+            muon.load_state_dict(state["muon"]), opt.load_state_dict(state["opt"])
         step, seen, clock = state["step"], state["seen"], Clock(state["seconds"])
         log(f"resumed at step {step}, {clock() / 60:.1f} min, samples {seen}")
-    pool = Pool(vae, mean, std, 1536, (a.seed, step))
+    starts = [0, 0, 3, 6, 12] if a.causal else [0]
+    pools = {first: Pool(vae, mean, std, 1536 // len(set(starts)), (a.seed, step, first), first) for first in starts}
+    mask = None
+    for first, pool in pools.items():
+        if a.workers:
+            pool.hire(max(1, a.workers // len(pools)), (a.seed, step, first, 1))
+    run = torch.compile(flow_loss) if a.bf16 else flow_loss
     checkpoint = lambda: save(path, {
         "dit": dit.state_dict(), "text": text.state_dict(), "ema_dit": ema_dit.state(), "ema_text": ema_text.state(),
         "muon": muon.state_dict(), "opt": opt.state_dict(), "step": step, "seen": seen, "seconds": clock(), "layers": count})
@@ -159,13 +235,20 @@ def main():
         muon.lr = a.muon * scale
         for g in opt.param_groups:
             g["lr"] = a.lr * scale
+        first = starts[step % len(starts)]
+        pool = pools[first]
         z, w, scenes = pool.batch(n, b, max(1, b // 3))
         rng = pool.rng
         ids, words = tok(["" if rng.random() < 0.1 else world.caption(s, rng) for s in scenes])
-        clean = torch.zeros(b)
-        if n > 1:
-            clean = torch.where(torch.rand(b) < 0.25, torch.randint(1, (n + 1) // 2 + 1, (b,)).float(), clean)
-        loss = flow_loss(dit, text, z, w, ids, words, noise_level(b), clean, torch.randn_like(z)).mean()
+        if a.causal:
+            mask = causal_bias(n, a.causal, 64).to(dev) if mask is None else mask
+            levels, train = causal_levels(b, n, a.causal, first)
+        else:
+            levels, train = bidirectional_levels(b, n), None
+        z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w, ids, words, levels))
+        with torch.autocast(dev.type, torch.bfloat16, enabled=a.bf16):
+            loss = run(dit, text, z, w, ids, words, levels, torch.randn_like(z), mask, first,
+                       None if train is None else train.to(dev)).mean()
         opt.zero_grad(set_to_none=True)
         for q in big:
             q.grad = None
