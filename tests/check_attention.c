@@ -441,29 +441,45 @@ static void check_refusals(lt_check *t)
 
 /* ---- speed ---- */
 
-static void bench_one(lt_check *t, const attn *c)
+/* The reference gets one row of every head. */
+static void bench_one(lt_check *t, const attn *c, plan *p, double pairs)
 {
     bufs b = make(t, c, LT_FILL_UNIFORM);
     make_out(t, c, &b);
-    plan p;
-    plan_tiles(&p, c->lq, c->lq);
-    p.runs[0] = (lt_run){.begin = 0, .end = (int32_t)c->lk};
-    p.row[1] = p.nruns = 1;
-    plan_finish(t, &p, c->heads);
-    const lt_attention_args d = args(LT_DEV, c, &b, &p);
-    LT_CHECK_OK(t, lt_attention(t->dev, &d));
-    /* the reference gets one row of one head */
+    plan_finish(t, p, c->heads);
     attn one = *c;
     one.lq = 1;
-    bufs rb = b;
-    plan rp = p;
-    rp.q_off[1] = 1;
-    plan_finish(t, &rp, c->heads);
-    const lt_attention_args r = args(LT_HOST, &one, &rb, &rp);
+    plan row = *p;
+    row.nq = row.q_off[1] = 1;
+    plan_finish(t, &row, c->heads);
+    const lt_attention_args d = args(LT_DEV, c, &b, p), r = args(LT_HOST, &one, &b, &row);
     LT_BENCH(t, lt_attention(t->dev, &d), lti_attention_ref(t->dev, &r),
-             .flops = 4.0 * (double)c->lq * (double)c->lk * (double)cols_of(c),
-             .bf16 = c->in == LT_BF16 && !strcmp(lt_dev_isa(t->dev), "avx512bf16"),
+             .flops = 4.0 * pairs * (double)cols_of(c), .bf16 = c->in == LT_BF16,
              .ref_scale = (double)c->lq);
+}
+
+/* Tiles of 120 rows that read three runs of `keys` keys each, as windows in space and time do: time should follow the
+ * density. */
+static void bench_sparse(lt_check *t)
+{
+    static const int32_t keys[] = {120, 360, 840};
+    const attn c = {.lq = 4680, .lk = 4680, .heads = 4, .dim = 128, .in = LT_BF16, .out = LT_BF16};
+    for (size_t i = 0; i < LT_COUNT(keys); i++) {
+        if (!lt_check_begin(t, "attention_bench_%s_sparse_3x%d_of_%" PRId64, types(&c), keys[i],
+                            c.lk))
+            continue;
+        plan p;
+        plan_tiles(&p, c.lq, 120);
+        double pairs = 0;
+        for (int32_t tile = 0; tile < p.nq; tile++) {
+            for (int32_t r = 0; r < 3; r++, pairs += 120.0 * keys[i]) {
+                const int32_t begin = r * 1560 + tile % 6 * 120;
+                p.runs[p.nruns++] = (lt_run){.begin = begin, .end = begin + keys[i]};
+            }
+            p.row[tile + 1] = p.nruns;
+        }
+        bench_one(t, &c, &p, pairs);
+    }
 }
 
 static void bench(lt_check *t)
@@ -483,10 +499,16 @@ static void bench(lt_check *t)
                         .in = i % 2 ? LT_BF16 : LT_F32,
                         .out = i % 2 ? LT_BF16 : LT_F32,
                         .rel = sizes[i / 2].lk == 512};
-        if (lt_check_begin(t, "attention_bench_%s_%" PRId64 "x%" PRId64 "_h%d_d%d", types(&c), c.lq,
-                           c.lk, c.heads, c.dim))
-            bench_one(t, &c);
+        if (!lt_check_begin(t, "attention_bench_%s_%" PRId64 "x%" PRId64 "_h%d_d%d", types(&c),
+                            c.lq, c.lk, c.heads, c.dim))
+            continue;
+        plan p;
+        plan_tiles(&p, c.lq, c.lq);
+        p.runs[0] = (lt_run){.begin = 0, .end = (int32_t)c.lk};
+        p.row[1] = p.nruns = 1;
+        bench_one(t, &c, &p, (double)c.lq * (double)c.lk);
     }
+    bench_sparse(t);
 }
 
 void lt_check_attention(lt_check *t)
