@@ -1,6 +1,7 @@
 /* unit_video_text.c: what the golden cases of the text encoder do not show: several texts at once, cancelling, refusals, and that
  * nothing stays on the device.
  */
+#include "kernels/internal.h"
 #include "tests/temp_files.h"
 #include "video/config.h"
 
@@ -185,6 +186,26 @@ static void not_finite(void **state)
     expect_nothing_left();
 }
 
+/* Every allocation on the device fails once: a status each time, and nothing stays. */
+static void no_memory(void **state)
+{
+    (void)state;
+    const int32_t *ids[] = {one, two};
+    const int32_t len[] = {7, 3};
+    float out[10 * 32];
+    lti_text_job j = job_of(ids, len, 2);
+    lt_status s = LT_ERR_MEM;
+    int64_t nth = 0;
+    while (s == LT_ERR_MEM && nth < 1000) {
+        lti_dev_fail_alloc(dev, ++nth);
+        s = lti_text_encode(dev, out, &j);
+        expect_nothing_left();
+    }
+    lti_dev_fail_alloc(dev, 0);
+    assert_int_equal(s, LT_OK);
+    assert_true(nth > 10);
+}
+
 /* Numbers that the estimate before a run is made of: the published encoder. */
 static void figures(void **state)
 {
@@ -207,7 +228,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(company),       cmocka_unit_test(cancelled),  cmocka_unit_test(refusals),
-        cmocka_unit_test(missing_layer), cmocka_unit_test(not_finite), cmocka_unit_test(figures),
+        cmocka_unit_test(missing_layer), cmocka_unit_test(not_finite), cmocka_unit_test(no_memory),
+        cmocka_unit_test(figures),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

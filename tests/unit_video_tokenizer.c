@@ -106,6 +106,40 @@ static void no_models(void **state)
     lti_tokenizer_close(&t);
 }
 
+/* Repacks of text encoders carry the model as a tensor of bytes. */
+static void inside_a_text_encoder(void **state)
+{
+    (void)state;
+    char *model, header[300];
+    size_t len;
+    assert_int_equal(lti_read_file(&model, &len, ctx, LT_TEST_DATA "/data/tiny.model", 1 << 20),
+                     LT_OK);
+    const int n =
+        snprintf(header, sizeof header,
+                 "{\"shared.weight\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
+                 "\"spiece_model\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+                 len, len);
+    char *file = calloc(1, 8 + (size_t)n + len);
+    assert_non_null(file);
+    file[0] = (char)n;
+    file[1] = (char)(n >> 8);
+    memcpy(file + 8, header, (size_t)n);
+    memcpy(file + 8 + n, model, len);
+    temp_write("t5.safetensors", file, 8 + (size_t)n + len);
+    free(file);
+    free(model);
+
+    lti_model_files f = {.path = header};
+    lti_tokenizer *t;
+    assert_int_equal(lti_tokenizer_of(&t, ctx, &f), LT_ERR_MISSING);
+    assert_int_equal(
+        lti_tensors_open(&f.text, ctx, temp_path("t5.safetensors"), LTI_PART_TEXT, NULL), LT_OK);
+    assert_int_equal(lti_tokenizer_of(&t, ctx, &f), LT_OK);
+    assert_int_equal(lti_tokenizer_size(t), 320);
+    lti_tokenizer_close(&t);
+    lti_tensors_close(&f.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +147,7 @@ int main(void)
         cmocka_unit_test(cut),
         cmocka_unit_test(foreign_encoder),
         cmocka_unit_test(no_models),
+        cmocka_unit_test(inside_a_text_encoder),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
