@@ -1,6 +1,7 @@
 /* weight.c: packs the weights of a file into panels (gemm.h), once, with all workers. */
 #include "kernels/gemm.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,9 @@ static int64_t round_up(int64_t n, int64_t to)
 /* A chunk of all taps of a panel is what the innermost loops read again and again: about CHUNK_TARGET rows of nr values. At
  * least a cache line of bf16 channels, so that no line of the input is fetched for half of it. */
 enum { CHUNK_TARGET = 448, CHUNK_LEAST = 32 };
+
+/* Most elements that one column has in a chunk. */
+enum { RUN_MOST = 2 * LT_MAX_TAPS * CHUNK_LEAST + LT_MAX_TAPS * LTI_K_STEP };
 
 void lti_weight_layout(lt_weight *w)
 {
@@ -28,6 +32,7 @@ void lti_weight_layout(lt_weight *w)
     w->chunks = (w->in + w->kc - 1) / w->kc;
     w->kpad = (w->chunks - 1) * w->kc + round_up(w->in - (w->chunks - 1) * w->kc, step);
     w->panels = (w->out + w->nr - 1) / w->nr;
+    assert(w->kc * w->taps <= RUN_MOST);
 }
 
 /* ---- packing ---- */
@@ -55,38 +60,72 @@ static int64_t element(const lt_weight *w, int64_t n, int64_t k, int tap)
            col * w->pair + kin % w->pair;
 }
 
-static uint16_t load_bf16(const void *data, lt_dtype t, int64_t i)
+typedef union run {
+    float f[RUN_MOST];
+    uint16_t h[RUN_MOST];
+} run;
+
+/* n elements of a file from `first` on, in the type that the weight is held in. A file gives no alignment. */
+static void load_run(run *r, const lt_weight *w, const lt_weight_part *part, int64_t first,
+                     int64_t n)
 {
-    if (t != LT_BF16) return lti_f32_to_bf16(lti_load(data, t, i));
-    uint16_t h;
-    memcpy(&h, (const char *)data + 2 * i, sizeof h); /* a file gives no alignment */
-    return h;
+    const char *src = (const char *)part->data + first * (int64_t)lt_dtype_size(part->dtype);
+    if (part->dtype == w->compute) {
+        memcpy(r, src, (size_t)n * lt_dtype_size(w->compute));
+    } else if (w->compute == LT_F32) {
+        for (int64_t i = 0; i < n; i++)
+            r->f[i] = lti_load(src, part->dtype, i);
+    } else if (part->dtype == LT_F32) { /* what most files hold: without a call an element */
+        for (int64_t i = 0; i < n; i++) {
+            float v;
+            memcpy(&v, src + i * (int64_t)sizeof v, sizeof v);
+            r->h[i] = lti_f32_to_bf16(v);
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            r->h[i] = lti_f32_to_bf16(lti_load(src, part->dtype, i));
+    }
 }
 
-static void pack_column(const pack *p, int64_t n)
+/* Column `col` of a chunk: the run has its taps side by side, the panel its columns. */
+static void pack_run(const lt_weight *w, int64_t at, int64_t len, int64_t col, int width,
+                     const run *r, int64_t channels)
+{
+    const int odd = w->pair - 1; /* 0 or 1: k / pair and k % pair without a division */
+    for (int tap = 0; tap < w->taps; tap++, at += len * width)
+        for (int64_t k = 0; k < channels; k++) {
+            const int64_t to = at + ((k >> odd) * width + col) * w->pair + (k & odd);
+            if (w->compute == LT_F32)
+                ((float *)w->data)[to] = r->f[k * w->taps + tap];
+            else
+                ((uint16_t *)w->data)[to] = r->h[k * w->taps + tap];
+        }
+}
+
+/* Chunk by chunk, so that what is written stays in the first cache until all columns are in. */
+static void pack_column(const pack *p, int64_t panel, int64_t chunk, int64_t col)
 {
     const lt_weight *w = p->w;
-    int64_t row = n;
+    const int width = lti_panel_width(w, panel);
+    const int64_t at = lti_panel_at(w, panel) + lti_chunk_at(w, chunk, width);
+    const int64_t k = chunk * w->kc, channels = lti_min64(w->kc, w->in - k);
+    int64_t row = panel * w->nr + col;
     const lt_weight_part *part = part_of(p->opt, &row);
-    const int64_t first = row * w->in * w->taps;
-    for (int64_t k = 0; k < w->in; k++)
-        for (int tap = 0; tap < w->taps; tap++) {
-            const int64_t from = first + k * w->taps + tap, to = element(w, n, k, tap);
-            if (w->compute == LT_F32)
-                ((float *)w->data)[to] = lti_load(part->data, part->dtype, from);
-            else
-                ((uint16_t *)w->data)[to] = load_bf16(part->data, part->dtype, from);
-        }
-    w->bias[n] = part->bias ? lti_load(part->bias, part->bias_dtype, row) : 0;
+    run r;
+    load_run(&r, w, part, (row * w->in + k) * w->taps, channels * w->taps);
+    pack_run(w, at, lti_chunk_len(w, chunk), col, width, &r, channels);
+    if (chunk == 0)
+        w->bias[panel * w->nr + col] = part->bias ? lti_load(part->bias, part->bias_dtype, row) : 0;
 }
 
 static void pack_panel(void *arg, int64_t panel, int thread)
 {
     const pack *p = arg;
     (void)thread;
-    const int64_t n0 = panel * p->w->nr, n1 = lti_min64(n0 + p->w->nr, p->w->out);
-    for (int64_t n = n0; n < n1; n++)
-        pack_column(p, n);
+    const int64_t cols = lti_min64(p->w->nr, p->w->out - panel * p->w->nr);
+    for (int64_t chunk = 0; chunk < p->w->chunks; chunk++)
+        for (int64_t col = 0; col < cols; col++)
+            pack_column(p, panel, chunk, col);
 }
 
 /* ---- life ---- */
