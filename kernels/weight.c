@@ -139,7 +139,8 @@ static lt_status check_options(lt_dev *dev, const lt_weight_options *o, int64_t 
 {
     lt_ctx *ctx = lt_dev_ctx(dev);
     if (o->nparts < 1 || !o->parts) return lti_fail(ctx, LT_ERR_ARG, "weight: no parts");
-    if (o->in < 1) return lti_fail(ctx, LT_ERR_ARG, "weight: %lld input columns", (long long)o->in);
+    if (o->in < 1 || o->in > INT32_MAX)
+        return lti_fail(ctx, LT_ERR_ARG, "weight: %lld input columns", (long long)o->in);
     if (o->taps < 0 || o->taps > LT_MAX_TAPS)
         return lti_fail(ctx, LT_ERR_ARG, "weight: %d taps, at most %d", o->taps, LT_MAX_TAPS);
     if (o->compute != LT_F32 && o->compute != LT_BF16)
@@ -155,6 +156,8 @@ static lt_status check_options(lt_dev *dev, const lt_weight_options *o, int64_t 
             return lti_fail(ctx, LT_ERR_ARG, "weight: part %d has unknown type %d or bias type %d",
                             i, (int)p->dtype, (int)p->bias_dtype);
         *out += p->out;
+        if (*out > INT32_MAX)
+            return lti_fail(ctx, LT_ERR_ARG, "weight: %lld rows", (long long)*out);
     }
     return LT_OK;
 }
