@@ -43,6 +43,23 @@ LT_MUST_USE lt_status lti_dit_times_create(lti_dit_times *out, const lti_dit *di
                                            const double *times, int32_t n, const lti_probe *probe);
 void lti_dit_times_destroy(lti_dit_times *t, lt_dev *dev);
 
+/* Everything that passes of one size use. */
+struct lti_dit_run {
+    const lti_dit *d;
+    lt_grid grid; /* in tokens */
+    int32_t batch;
+    int64_t n;     /* tokens of a sample */
+    int64_t chunk; /* rows taken through the feed-forward layer at a time */
+    lti_dit_times times;
+    lti_probe probe;
+    lt_plan *plan;
+    lt_rope_tables rope;
+    int32_t *pos;        /* device, [batch * n, 3] */
+    int32_t *group;      /* device, [batch * n]: timestep of each row */
+    int32_t *group_host; /* [batch * n] */
+    lt_arena arena;
+};
+
 static inline lt_status lti_probe_call(const lti_probe *p, const char *name, int32_t block,
                                        lt_mat m, int64_t rows, int64_t cols)
 {
