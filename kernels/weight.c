@@ -21,7 +21,7 @@ void lti_weight_layout(lt_weight *w)
 {
     static const int nr[] = {1, 8, 16, 32, 32};
     w->nr = nr[w->isa];
-    w->half = w->isa >= LTI_ISA_AVX2;
+    w->half = w->isa >= LTI_ISA_PORTABLE;
     w->pair = w->isa == LTI_ISA_AVX512BF16 && w->compute == LT_BF16 ? 2 : 1;
     int64_t kc = CHUNK_TARGET / w->taps / CHUNK_LEAST * CHUNK_LEAST;
     if (kc < CHUNK_LEAST) kc = CHUNK_LEAST;
