@@ -59,7 +59,7 @@ static inline vd vd_half(vf x, int upper)
 
 static inline __mmask16 vf_first(int64_t n)
 {
-    return n >= VL ? (__mmask16)-1 : (__mmask16)((1u << n) - 1);
+    return (__mmask16)(n >= VL ? 0xffffu : (1u << n) - 1);
 }
 static inline vf vf_load_n(const float *p, int64_t n)
 {

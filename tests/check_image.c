@@ -72,6 +72,8 @@ void lt_check_channorm(lt_check *t)
                                        .fill = (lt_fill)fill,
                                        .act = j & 1 ? LT_ACT_SILU : LT_ACT_NONE,
                                        .gamma = j < 8});
+    /* more than 32 MB: written past the caches */
+    cn_check(t, &(cn_case){300, 302, 96, 0, 1, LT_F32, LT_F32, LT_FILL_UNIFORM, LT_ACT_SILU, true});
     if (!t->bench) return;
     cn_check(t,
              &(cn_case){480, 832, 96, 0, 1, LT_F32, LT_BF16, LT_FILL_UNIFORM, LT_ACT_SILU, true});

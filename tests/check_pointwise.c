@@ -13,6 +13,9 @@ static lt_tol tolerance(lt_dtype t, double abs)
     return t == LT_F32 ? (lt_tol){.abs = abs, .rel = 1e-6} : (lt_tol){.abs = abs, .rel = 0x1p-7};
 }
 
+/* From 32 MB on outputs are written past the caches: one case each, rows aligned to lines and ending within one. */
+enum { LARGE_ROWS = 2053, LARGE_COLS = 4091, LARGE_GAP = 5 };
+
 /* ---- norm ---- */
 
 typedef struct norm_case {
@@ -90,6 +93,8 @@ void lt_check_norm(lt_check *t)
                 c.groups = j == 3;
                 norm_check(t, &c);
             }
+    norm_check(
+        t, &(norm_case){.rows = LARGE_ROWS, .cols = LARGE_COLS, .gap = LARGE_GAP, .out = LT_F32});
     if (!t->bench) return;
     static const norm_case real[] = {
         {.rows = 32760, .cols = 1536, .out = LT_BF16, .modulated = true},
@@ -223,6 +228,9 @@ void lt_check_qknorm(lt_check *t)
                 c.weight = j != 5;
                 qk_check(t, &c);
             }
+    qk_check(
+        t, &(qk_case){
+               LARGE_ROWS, 0, 32, 128, {22, 21, 21}, LT_BF16, LT_F32, LT_FILL_UNIFORM, true, true});
     if (!t->bench) return;
     static const qk_case real[] = {
         {32760, 0, 12, 128, {22, 21, 21}, LT_BF16, LT_BF16, LT_FILL_UNIFORM, true, true},
@@ -269,6 +277,8 @@ void lt_check_convert(lt_check *t)
         for (int fill = 0; fill < LT_FILL_COUNT; fill++)
             for (int j = 0; j < 4; j++)
                 convert_check(t, 9, cols[i], 3, TYPES[j & 1], TYPES[j / 2], (lt_fill)fill);
+    convert_check(t, LARGE_ROWS, LARGE_COLS, LARGE_GAP, LT_BF16, LT_F32, LT_FILL_UNIFORM);
+    convert_check(t, 2 * LARGE_ROWS, LARGE_COLS, LARGE_GAP, LT_F32, LT_BF16, LT_FILL_UNIFORM);
     if (!t->bench) return;
     convert_check(t, 32760, 1536, 0, LT_F32, LT_BF16, LT_FILL_UNIFORM);
     convert_check(t, 32760, 1536, 0, LT_BF16, LT_F32, LT_FILL_UNIFORM);
@@ -342,6 +352,11 @@ void lt_check_map(lt_check *t)
                                              .fill = (lt_fill)fill,
                                              .y = j > 1,
                                              .add = (j & 6) == 4});
+    map_check(t, &(map_case){.rows = LARGE_ROWS,
+                             .cols = LARGE_COLS,
+                             .gap = LARGE_GAP,
+                             .act = LT_ACT_SILU,
+                             .type = LT_F32});
     if (!t->bench) return;
     map_check(t, &(map_case){.rows = 4096, .cols = 8960, .act = LT_ACT_SILU, .type = LT_BF16});
     map_check(t,
@@ -382,6 +397,7 @@ void lt_check_lincomb(lt_check *t)
     for (size_t i = 0; i < LT_COUNT(sizes); i++)
         for (int terms = 1; terms <= 6; terms++)
             lincomb_check(t, terms, sizes[i]);
+    lincomb_check(t, 2, LARGE_ROWS * (LARGE_COLS + LARGE_GAP) + 3);
     if (t->bench) lincomb_check(t, 3, 1 << 24);
 }
 
