@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <libavutil/cpu.h>
 #include <libavutil/opt.h>
 
 typedef struct codec_traits {
@@ -95,6 +96,10 @@ lt_status lti_encoder_open(AVCodecContext **out, lt_ctx *ctx, const lt_writer_op
     av_dict_set(&opts, "crf", crf, 0);
     av_dict_set(&opts, "preset", o->preset ? o->preset : t->preset, 0);
     if (o->codec == LT_CODEC_H264) av_dict_set(&opts, "profile", "high", 0);
+    /* x264 0.164's AVX-512 lookahead (macroblock tree) reads memory it has not written: the bytes change from run to run.
+     * Its AVX2 does not. */
+    if (o->codec == LT_CODEC_H264 && (av_get_cpu_flags() & AV_CPU_FLAG_AVX512))
+        av_dict_set(&opts, "x264-params", "asm=AVX2", 0);
     int e = avcodec_open2(enc, codec, &opts);
     const AVDictionaryEntry *left = av_dict_get(opts, "", NULL, AV_DICT_IGNORE_SUFFIX);
     lt_status s = LT_OK;
