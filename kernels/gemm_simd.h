@@ -23,6 +23,13 @@ enum { LTI_MR = 4 };
 #define LTI_TILE_MAP(X) X(1) X(2) X(3) X(4)
 #endif
 
+/* Loops of fixed length around registers must disappear, or the sums go through memory. */
+#if defined(__clang__)
+#define LTI_UNROLL _Pragma("unroll")
+#else
+#define LTI_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 static inline vf load(const void *p)
 {
     vf x;
@@ -75,46 +82,45 @@ __attribute__((always_inline)) static inline void tile_n(const lti_tile *t, cons
     enum { POINTERS = (LTI_MR + 2) / 3 };
     vf c[LTI_MR][2];
     const int64_t stride = t->a_stride;
-#pragma GCC unroll 16
+    LTI_UNROLL
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int v = 0; v < vecs; v++)
-            c[i][v] = (vf){0};
+        c[i][0] = c[i][1] = (vf){0};
     for (int tap = 0; tap < t->ntaps; tap++) {
         const char *p[POINTERS];
         const char *b = t->b + t->tap[tap].b;
-#pragma GCC unroll 8
+        LTI_UNROLL
         for (int i = 0; i < (rows + 2) / 3; i++)
             p[i] = t->a + t->tap[tap].a + 3 * i * stride;
         for (int64_t left = t->groups; left > 0; left -= LTI_K_STEP) {
-#pragma GCC unroll 4
+            LTI_UNROLL
             for (int kk = 0; kk < LTI_K_STEP; kk++) {
                 vf bv[2];
-#pragma GCC unroll 2
+                LTI_UNROLL
                 for (int v = 0; v < vecs; v++)
                     bv[v] = load(b + (kk * vecs + v) * (int)sizeof(vf));
-#pragma GCC unroll 16
+                LTI_UNROLL
                 for (int i = 0; i < rows; i++) {
                     const vf a = spread(LTI_ROW(p, i));
-#pragma GCC unroll 2
+                    LTI_UNROLL
                     for (int v = 0; v < vecs; v++)
                         c[i][v] = dot(a, bv[v], c[i][v]);
                 }
             }
-#pragma GCC unroll 8
+            LTI_UNROLL
             for (int i = 0; i < (rows + 2) / 3; i++)
                 p[i] += 4 * LTI_K_STEP;
             b += LTI_K_STEP * vecs * (int)sizeof(vf);
         }
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
+    LTI_UNROLL
+    for (int i = 0; i < rows; i++) {
+        LTI_UNROLL
         for (int v = 0; v < vecs; v++) {
             float *to = t->c + (i * vecs + v) * VL;
             if (t->add) c[i][v] += load(to);
             store(to, c[i][v]);
         }
+    }
 }
 
 #define LTI_TILE(n)                             \
