@@ -39,11 +39,12 @@ LT_MUST_USE LT_API lt_status lt_plan_check(lt_ctx *ctx, const lt_plan_desc *d);
 /* Copies the plan to the device. Errors: LT_ERR_ARG (lt_plan_check), LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_plan_create(lt_plan **out, lt_dev *dev, const lt_plan_desc *d);
 /* Every query row reads every key. */
-LT_MUST_USE LT_API lt_status lt_plan_dense(lt_plan **out, lt_dev *dev, int64_t lq, int64_t lk, int32_t heads);
+LT_MUST_USE LT_API lt_status lt_plan_dense(lt_plan **out, lt_dev *dev, int64_t lq, int64_t lk,
+                                           int32_t heads);
 /* Cross-attention on text: `real` distinct rows and one row (index real) that stands for `padding` equal rows: its logit
  * gets + ln(padding), which is exact. padding 0: the row is not read. lk = real + (padding > 0). */
-LT_MUST_USE LT_API lt_status lt_plan_text(lt_plan **out, lt_dev *dev, int64_t lq, int64_t real, int64_t padding,
-                                          int32_t heads);
+LT_MUST_USE LT_API lt_status lt_plan_text(lt_plan **out, lt_dev *dev, int64_t lq, int64_t real,
+                                          int64_t padding, int32_t heads);
 LT_API void lt_plan_destroy(lt_plan **plan);
 
 /* sum over tiles of rows x keys read, over lq x lk, mean over heads: the only density we report. */
@@ -60,8 +61,8 @@ typedef struct lt_rope_tables {
     float *table[3];
     int32_t pairs[3], max[3];
 } lt_rope_tables;
-LT_MUST_USE LT_API lt_status lt_rope_tables_create(lt_rope_tables *out, lt_dev *dev, int head_dim, const int32_t max[3],
-                                                   double theta);
+LT_MUST_USE LT_API lt_status lt_rope_tables_create(lt_rope_tables *out, lt_dev *dev, int head_dim,
+                                                   const int32_t max[3], double theta);
 LT_API void lt_rope_tables_destroy(lt_rope_tables *t);
 /* Host: the three positions of every token of a grid, row-major tokens, frames counted from first_frame. pos [tokens, 3]. */
 LT_API void lt_grid_positions(lt_grid g, int32_t first_frame, int32_t *pos);

@@ -37,11 +37,11 @@ void lti_dev_leave(lt_dev *dev);
 LT_API void lti_dev_fail_alloc(lt_dev *dev, int64_t nth);
 
 /* Each family of operations fills its slots for an instruction set, best last. ref fills every slot. */
-void lti_ref_register(lt_kernels *k);                           /* *_ref.c */
-void lti_gemm_register(lt_kernels *k, lti_isa isa);             /* linear, conv */
-void lti_attention_register(lt_kernels *k, lti_isa isa);        /* attention */
-void lti_pointwise_register(lt_kernels *k, lti_isa isa);        /* the rest */
-void lti_kernels_for(lt_kernels *k, lti_isa isa);               /* all of them: table.c */
+void lti_ref_register(lt_kernels *k);                    /* *_ref.c */
+void lti_gemm_register(lt_kernels *k, lti_isa isa);      /* linear, conv */
+void lti_attention_register(lt_kernels *k, lti_isa isa); /* attention */
+void lti_pointwise_register(lt_kernels *k, lti_isa isa); /* the rest */
+void lti_kernels_for(lt_kernels *k, lti_isa isa);        /* all of them: table.c */
 
 /* The scalar references, by operation: plain loops, f64 sums, the definition. */
 #define LTI_REF_DECLARE(name) lt_##name##_fn lti_##name##_ref;

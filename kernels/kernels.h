@@ -32,21 +32,21 @@ extern "C" {
 /* ---- status ----------------------------------------------------------------------------- */
 
 /* < 0: failed, ask lt_error(ctx). 0: done. > 0: fine, but not now. One list makes code, name and text. */
-#define LT_STATUS_MAP(X)                                                                           \
-    X(LT_OK, 0, "ok")                                                                              \
-    X(LT_AGAIN, 1, "nothing yet, or no room yet")                                                  \
-    X(LT_END, 2, "the stream has ended")                                                           \
-    X(LT_ERR_ARG, -1, "invalid argument")                                                          \
-    X(LT_ERR_SHAPE, -2, "tensor shape does not match")                                             \
-    X(LT_ERR_DTYPE, -3, "tensor type does not match")                                              \
-    X(LT_ERR_MEM, -4, "out of memory")                                                             \
-    X(LT_ERR_IO, -5, "file or network operation failed")                                           \
-    X(LT_ERR_FORMAT, -6, "malformed data")                                                         \
-    X(LT_ERR_MISSING, -7, "not found")                                                             \
-    X(LT_ERR_UNSUPPORTED, -8, "not supported")                                                     \
-    X(LT_ERR_CANCELLED, -9, "cancelled")                                                           \
-    X(LT_ERR_NUMERIC, -10, "result is not finite")                                                 \
-    X(LT_ERR_GPU, -11, "device error")                                                             \
+#define LT_STATUS_MAP(X)                                 \
+    X(LT_OK, 0, "ok")                                    \
+    X(LT_AGAIN, 1, "nothing yet, or no room yet")        \
+    X(LT_END, 2, "the stream has ended")                 \
+    X(LT_ERR_ARG, -1, "invalid argument")                \
+    X(LT_ERR_SHAPE, -2, "tensor shape does not match")   \
+    X(LT_ERR_DTYPE, -3, "tensor type does not match")    \
+    X(LT_ERR_MEM, -4, "out of memory")                   \
+    X(LT_ERR_IO, -5, "file or network operation failed") \
+    X(LT_ERR_FORMAT, -6, "malformed data")               \
+    X(LT_ERR_MISSING, -7, "not found")                   \
+    X(LT_ERR_UNSUPPORTED, -8, "not supported")           \
+    X(LT_ERR_CANCELLED, -9, "cancelled")                 \
+    X(LT_ERR_NUMERIC, -10, "result is not finite")       \
+    X(LT_ERR_GPU, -11, "device error")                   \
     X(LT_ERR_CODEC, -12, "encoder or decoder error")
 
 typedef enum lt_status {
@@ -60,14 +60,22 @@ LT_API const char *lt_status_text(lt_status s); /* "invalid argument"; any threa
 
 /* ---- context: message and log ------------------------------------------------------------ */
 
-typedef enum lt_log_level { LT_LOG_ERROR, LT_LOG_WARN, LT_LOG_INFO, LT_LOG_DEBUG, LT_LOG_TRACE } lt_log_level;
+typedef enum lt_log_level {
+    LT_LOG_ERROR,
+    LT_LOG_WARN,
+    LT_LOG_INFO,
+    LT_LOG_DEBUG,
+    LT_LOG_TRACE
+} lt_log_level;
 
 typedef struct lt_ctx lt_ctx;
-typedef void lt_log_fn(void *user, lt_log_level level, const char *line); /* line: key=value, no newline */
+typedef void lt_log_fn(void *user, lt_log_level level,
+                       const char *line); /* line: key=value, no newline */
 
 /* A context holds the last message and the log sink. One thread uses a context and all that is made from
  * it at a time; different contexts are independent. `log` may be NULL (silent). Errors: LT_ERR_MEM. */
-LT_MUST_USE LT_API lt_status lt_ctx_create(lt_ctx **out, lt_log_fn *log, void *user, lt_log_level max_level);
+LT_MUST_USE LT_API lt_status lt_ctx_create(lt_ctx **out, lt_log_fn *log, void *user,
+                                           lt_log_level max_level);
 LT_API void lt_ctx_destroy(lt_ctx **ctx); /* accepts NULL; sets *ctx to NULL */
 /* The message of the last failure on this context, "" if none; valid until the next call on it. */
 LT_API const char *lt_error(const lt_ctx *ctx);
@@ -77,10 +85,10 @@ LT_API lt_status lti_fail(lt_ctx *ctx, lt_status s, const char *fmt, ...) LT_PRI
 LT_API lt_status lti_within(lt_ctx *ctx, lt_status s, const char *fmt, ...) LT_PRINTF(3, 4);
 LT_API void lti_log(lt_ctx *ctx, lt_log_level level, const char *fmt, ...) LT_PRINTF(3, 4);
 
-#define LT_TRY(expr)                                                                               \
-    do {                                                                                           \
-        lt_status lt_try_status_ = (expr);                                                         \
-        if (lt_try_status_ < 0) return lt_try_status_;                                             \
+#define LT_TRY(expr)                                   \
+    do {                                               \
+        lt_status lt_try_status_ = (expr);             \
+        if (lt_try_status_ < 0) return lt_try_status_; \
     } while (0)
 #define LT_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -95,16 +103,16 @@ LT_API size_t lt_dtype_size(lt_dtype t);      /* bytes; 0 for an unknown type */
 LT_API const char *lt_dtype_name(lt_dtype t); /* "f32", "bf16", "f16" */
 
 /* What memory is for. Live and peak bytes are counted by tag and reported by the program itself. */
-#define LT_TAG_MAP(X)                                                                              \
-    X(LT_TAG_WEIGHTS, "weights")                                                                   \
-    X(LT_TAG_TEXT, "text")                                                                         \
-    X(LT_TAG_LATENT, "latent")                                                                     \
-    X(LT_TAG_ACTIVATION, "activation")                                                             \
-    X(LT_TAG_KV, "kv")                                                                             \
-    X(LT_TAG_PLAN, "plan")                                                                         \
-    X(LT_TAG_VAE_STATE, "vae_state")                                                               \
-    X(LT_TAG_VAE_WORK, "vae_work")                                                                 \
-    X(LT_TAG_SCRATCH, "scratch")                                                                   \
+#define LT_TAG_MAP(X)                  \
+    X(LT_TAG_WEIGHTS, "weights")       \
+    X(LT_TAG_TEXT, "text")             \
+    X(LT_TAG_LATENT, "latent")         \
+    X(LT_TAG_ACTIVATION, "activation") \
+    X(LT_TAG_KV, "kv")                 \
+    X(LT_TAG_PLAN, "plan")             \
+    X(LT_TAG_VAE_STATE, "vae_state")   \
+    X(LT_TAG_VAE_WORK, "vae_work")     \
+    X(LT_TAG_SCRATCH, "scratch")       \
     X(LT_TAG_TEST, "test")
 typedef enum lt_tag {
 #define LT_TAG_ENUM(name, text) name,
@@ -117,16 +125,18 @@ LT_API const char *lt_tag_name(lt_tag tag);
 typedef struct lt_mem_stats {
     uint64_t live_bytes[LT_TAG_COUNT], peak_bytes[LT_TAG_COUNT];
     uint64_t live_total, peak_total; /* peak_total: highest sum at one moment */
-    uint64_t alloc_calls;            /* lt_dev_alloc calls so far: a denoising step must not raise it */
+    uint64_t alloc_calls; /* lt_dev_alloc calls so far: a denoising step must not raise it */
 } lt_mem_stats;
 
 typedef struct lt_dev lt_dev;
 
 typedef struct lt_dev_options {
-    const char *device; /* "auto" (default), "cpu", "guard" (CPU whose tensor memory the host cannot touch
+    const char
+        *device; /* "auto" (default), "cpu", "guard" (CPU whose tensor memory the host cannot touch
                            outside operations and copies: for tests), "cuda" */
-    int threads;        /* CPU worker threads; 0 = the cores this process may use */
-    const char *isa;    /* highest CPU kernel set: "auto" (default; also env LONGTAKE_ISA), "ref", "portable",
+    int threads; /* CPU worker threads; 0 = the cores this process may use */
+    const char
+        *isa; /* highest CPU kernel set: "auto" (default; also env LONGTAKE_ISA), "ref", "portable",
                            "avx2", "avx512", "avx512bf16". More than the processor has is LT_ERR_UNSUPPORTED */
 } lt_dev_options;
 LT_API lt_dev_options lt_dev_options_default(void);
@@ -145,8 +155,10 @@ LT_API lt_dtype lt_dev_auto_dtype(const lt_dev *dev);
 LT_MUST_USE LT_API lt_status lt_dev_alloc(lt_dev *dev, void **out, size_t bytes, lt_tag tag);
 LT_API void lt_dev_free(lt_dev *dev, void *ptr); /* accepts NULL */
 LT_MUST_USE LT_API lt_status lt_dev_upload(lt_dev *dev, void *dst, const void *host, size_t bytes);
-LT_MUST_USE LT_API lt_status lt_dev_download(lt_dev *dev, void *host, const void *src, size_t bytes);
-LT_MUST_USE LT_API lt_status lt_dev_copy(lt_dev *dev, void *dst, const void *src, size_t bytes); /* no overlap */
+LT_MUST_USE LT_API lt_status lt_dev_download(lt_dev *dev, void *host, const void *src,
+                                             size_t bytes);
+LT_MUST_USE LT_API lt_status lt_dev_copy(lt_dev *dev, void *dst, const void *src,
+                                         size_t bytes); /* no overlap */
 LT_MUST_USE LT_API lt_status lt_dev_zero(lt_dev *dev, void *dst, size_t bytes);
 LT_API void lt_dev_mem_stats(const lt_dev *dev, lt_mem_stats *out);
 /* Waits for queued work (a no-op on CPU). */
@@ -211,7 +223,8 @@ typedef struct lt_tensor_source {
 typedef struct lt_weight lt_weight;
 
 typedef struct lt_weight_part {
-    const void *data; /* host; element (n, k, tap) at ((n * in + k) * taps + tap), as files store it */
+    const void
+        *data; /* host; element (n, k, tap) at ((n * in + k) * taps + tap), as files store it */
     lt_dtype dtype;   /* of data: f32, f16, bf16 */
     int64_t out;      /* rows of this part */
     const void *bias; /* host, [out], type bias_dtype; NULL = zeros */
@@ -221,18 +234,20 @@ typedef struct lt_weight_part {
 typedef struct lt_weight_options {
     const lt_weight_part *parts; /* stacked along N (q, k, v as one matrix) */
     int nparts;
-    int64_t in;       /* K */
-    int taps;         /* 1 for a linear layer; 0 = 1 */
-    lt_dtype compute; /* LT_F32: products and inputs in f32. LT_BF16: weights held in bf16 (round to nearest even),
+    int64_t in; /* K */
+    int taps;   /* 1 for a linear layer; 0 = 1 */
+    lt_dtype
+        compute; /* LT_F32: products and inputs in f32. LT_BF16: weights held in bf16 (round to nearest even),
                          inputs are bf16, sums in f32 */
-    lt_tag tag;       /* LT_TAG_WEIGHTS, or LT_TAG_TEXT for a layer that is streamed */
+    lt_tag tag; /* LT_TAG_WEIGHTS, or LT_TAG_TEXT for a layer that is streamed */
 } lt_weight_options;
 
 /* Errors: LT_ERR_ARG, LT_ERR_MEM. Thread: owner of ctx. Nothing of opt is kept. */
-LT_MUST_USE LT_API lt_status lt_weight_create(lt_weight **out, lt_dev *dev, const lt_weight_options *opt);
+LT_MUST_USE LT_API lt_status lt_weight_create(lt_weight **out, lt_dev *dev,
+                                              const lt_weight_options *opt);
 LT_API void lt_weight_destroy(lt_dev *dev, lt_weight **w); /* accepts NULL */
-LT_API int64_t lt_weight_out(const lt_weight *w);           /* N */
-LT_API int64_t lt_weight_in(const lt_weight *w);            /* K */
+LT_API int64_t lt_weight_out(const lt_weight *w);          /* N */
+LT_API int64_t lt_weight_in(const lt_weight *w);           /* K */
 LT_API lt_dtype lt_weight_compute(const lt_weight *w);
 LT_API size_t lt_weight_bytes(const lt_weight *w); /* device bytes held */
 
@@ -317,8 +332,8 @@ typedef struct lt_run {
  * runs[row[g*nq + t]] .. runs[row[g*nq + t + 1]], sorted and disjoint. The arrays are device memory. */
 typedef struct lt_attn_plan {
     int32_t nq, ngroups;
-    const int32_t *q_off;         /* [nq + 1] */
-    const int32_t *row;           /* [ngroups*nq + 1] */
+    const int32_t *q_off; /* [nq + 1] */
+    const int32_t *row;   /* [ngroups*nq + 1] */
     const lt_run *runs;
     const int32_t *group_of_head; /* [heads]; NULL = all 0 */
 } lt_attn_plan;
@@ -343,7 +358,8 @@ typedef struct lt_image {
     void *data;
     lt_dtype dtype;
     int32_t h, w, c;
-    int32_t border; /* pixels on each side; zeroed once by whoever allocates, never written by operations */
+    int32_t
+        border; /* pixels on each side; zeroed once by whoever allocates, never written by operations */
 } lt_image;
 LT_API size_t lt_image_bytes(const lt_image *im);
 
@@ -447,24 +463,25 @@ typedef struct lt_stats_args {
 } lt_stats_args;
 
 /* name. For each there is lt_<name>_args and lt_<name>(dev, &args). */
-#define LT_OP_MAP(X)                                                                               \
-    X(convert)                                                                                     \
-    X(linear)                                                                                      \
-    X(norm)                                                                                        \
-    X(qknorm)                                                                                      \
-    X(attention)                                                                                   \
-    X(conv)                                                                                        \
-    X(channorm)                                                                                    \
-    X(lincomb)                                                                                     \
-    X(map)                                                                                         \
-    X(patch)                                                                                       \
-    X(noise)                                                                                       \
-    X(latent_image)                                                                                \
-    X(rgb8)                                                                                        \
+#define LT_OP_MAP(X) \
+    X(convert)       \
+    X(linear)        \
+    X(norm)          \
+    X(qknorm)        \
+    X(attention)     \
+    X(conv)          \
+    X(channorm)      \
+    X(lincomb)       \
+    X(map)           \
+    X(patch)         \
+    X(noise)         \
+    X(latent_image)  \
+    X(rgb8)          \
     X(stats)
 
 /* lt_status lt_linear(lt_dev *dev, const lt_linear_args *a); and so on. */
-#define LT_OP_DECLARE(name) LT_MUST_USE LT_API lt_status lt_##name(lt_dev *dev, const lt_##name##_args *a);
+#define LT_OP_DECLARE(name) \
+    LT_MUST_USE LT_API lt_status lt_##name(lt_dev *dev, const lt_##name##_args *a);
 LT_OP_MAP(LT_OP_DECLARE)
 #undef LT_OP_DECLARE
 

@@ -18,8 +18,8 @@ struct lt_ctx {
 const char *lt_status_name(lt_status s)
 {
     switch (s) {
-#define X(name, value, text)                                                                       \
-    case name:                                                                                     \
+#define X(name, value, text) \
+    case name:               \
         return #name;
         LT_STATUS_MAP(X)
 #undef X
@@ -30,8 +30,8 @@ const char *lt_status_name(lt_status s)
 const char *lt_status_text(lt_status s)
 {
     switch (s) {
-#define X(name, value, text)                                                                       \
-    case name:                                                                                     \
+#define X(name, value, text) \
+    case name:               \
         return text;
         LT_STATUS_MAP(X)
 #undef X
@@ -141,8 +141,8 @@ const char *lt_dtype_name(lt_dtype t)
 const char *lt_tag_name(lt_tag tag)
 {
     switch (tag) {
-#define X(name, text)                                                                              \
-    case name:                                                                                     \
+#define X(name, text) \
+    case name:        \
         return text;
         LT_TAG_MAP(X)
 #undef X

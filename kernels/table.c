@@ -17,13 +17,13 @@ void lti_ref_register(lt_kernels *k)
 #undef X
 }
 
-#define X(name)                                                                                    \
-    lt_status lt_##name(lt_dev *dev, const lt_##name##_args *a)                                    \
-    {                                                                                              \
-        lti_dev_enter(dev);                                                                        \
-        const lt_status s = lti_dev_kernels(dev)->name(dev, a);                                    \
-        lti_dev_leave(dev);                                                                        \
-        return s;                                                                                  \
+#define X(name)                                                 \
+    lt_status lt_##name(lt_dev *dev, const lt_##name##_args *a) \
+    {                                                           \
+        lti_dev_enter(dev);                                     \
+        const lt_status s = lti_dev_kernels(dev)->name(dev, a); \
+        lti_dev_leave(dev);                                     \
+        return s;                                               \
     }
 LT_OP_MAP(X)
 #undef X

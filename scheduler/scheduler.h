@@ -12,10 +12,10 @@ extern "C" {
 #endif
 
 /* Solvers, by the names the command takes. */
-#define LT_SOLVER_MAP(X)                                                                           \
-    X(LT_SOLVER_EULER, "euler")                                                                    \
-    X(LT_SOLVER_UNIPC, "unipc")                                                                    \
-    X(LT_SOLVER_DPMPP, "dpm++")                                                                    \
+#define LT_SOLVER_MAP(X)        \
+    X(LT_SOLVER_EULER, "euler") \
+    X(LT_SOLVER_UNIPC, "unipc") \
+    X(LT_SOLVER_DPMPP, "dpm++") \
     X(LT_SOLVER_RENOISE, "renoise") /* few-step lists: x0, then fresh noise ("LCM / DMD") */
 typedef enum lt_solver {
 #define LT_SOLVER_ENUM(name, text) name,
@@ -25,9 +25,9 @@ typedef enum lt_solver {
 
 /* How the sigmas are laid out (spec: Wan 5.2). */
 typedef enum lt_sigma_grid {
-    LT_GRID_AUTO,            /* the solver's own: unipc -> WAN_UNIPC, dpm++ -> WAN_DPMPP, euler -> EULER */
-    LT_GRID_WAN_UNIPC,       /* 0.999 (1 - i/K), shifted; t truncated to integers */
-    LT_GRID_WAN_DPMPP,       /* 1 - i/K, shifted; t truncated */
+    LT_GRID_AUTO, /* the solver's own: unipc -> WAN_UNIPC, dpm++ -> WAN_DPMPP, euler -> EULER */
+    LT_GRID_WAN_UNIPC, /* 0.999 (1 - i/K), shifted; t truncated to integers */
+    LT_GRID_WAN_DPMPP, /* 1 - i/K, shifted; t truncated */
     LT_GRID_DIFFUSERS_UNIPC, /* linspace(1, 0.001, K+1) without the end, shifted, first - 1e-6; t truncated */
     LT_GRID_DIFFUSERS_EULER, /* linspace(shift(1), shift(0.001), K), shifted again; t float */
     LT_GRID_EULER            /* linspace(1, 0, K+1) without the end, shifted; t float */
@@ -40,7 +40,8 @@ typedef struct lt_scheduler_options {
     double shift;      /* > 0, 1 = none */
     const float *list; /* RENOISE: denoising step list on the 0..1000 scale, largest first */
     int32_t list_len;
-    bool warp; /* list values index the shifted 1000-step grid (Self-Forcing): s -> timesteps[1000 - s] */
+    bool
+        warp; /* list values index the shifted 1000-step grid (Self-Forcing): s -> timesteps[1000 - s] */
 } lt_scheduler_options;
 LT_API lt_scheduler_options lt_scheduler_options_default(void);
 LT_API const char *lt_solver_name(lt_solver s);
@@ -48,7 +49,8 @@ LT_API bool lt_solver_parse(const char *name, lt_solver *out);
 
 typedef struct lt_scheduler lt_scheduler;
 /* Errors: LT_ERR_ARG (message names the option and value), LT_ERR_MEM. */
-LT_MUST_USE LT_API lt_status lt_scheduler_create(lt_scheduler **out, lt_ctx *ctx, const lt_scheduler_options *opt);
+LT_MUST_USE LT_API lt_status lt_scheduler_create(lt_scheduler **out, lt_ctx *ctx,
+                                                 const lt_scheduler_options *opt);
 LT_API void lt_scheduler_destroy(lt_scheduler **s);
 LT_API int32_t lt_scheduler_steps(const lt_scheduler *s);
 /* sigma of step i, i = 0..steps (the last is 0 for solvers; RENOISE: steps values, then 0), as the reference stores it (float32). */

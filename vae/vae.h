@@ -16,14 +16,14 @@ enum { LT_VAE_MAX_LEVELS = 6, LT_VAE_MAX_Z = 64 };
 
 typedef struct lt_vae_config {
     int32_t z_dim;
-    int32_t encoder_dim, decoder_dim; /* base widths: 96, 96 in Wan2.1 */
-    int32_t levels;                   /* 4 */
-    int32_t mult[LT_VAE_MAX_LEVELS];  /* 1 2 4 4 */
-    int32_t num_res_blocks;           /* 2; the decoder has one more a level */
-    bool temporal_down[LT_VAE_MAX_LEVELS]; /* [levels - 1]: 0 1 1 */
+    int32_t encoder_dim, decoder_dim;            /* base widths: 96, 96 in Wan2.1 */
+    int32_t levels;                              /* 4 */
+    int32_t mult[LT_VAE_MAX_LEVELS];             /* 1 2 4 4 */
+    int32_t num_res_blocks;                      /* 2; the decoder has one more a level */
+    bool temporal_down[LT_VAE_MAX_LEVELS];       /* [levels - 1]: 0 1 1 */
     float mean[LT_VAE_MAX_Z], std[LT_VAE_MAX_Z]; /* of the latent: z_vae = z * std + mean */
-    lt_dtype compute;                 /* LT_F32 or LT_BF16 */
-    bool no_encoder, no_decoder;      /* leave that half out (files that hold one half) */
+    lt_dtype compute;                            /* LT_F32 or LT_BF16 */
+    bool no_encoder, no_decoder; /* leave that half out (files that hold one half) */
 } lt_vae_config;
 /* The published Wan2.1 VAE, with its latent mean and std; compute type f32. */
 LT_API lt_vae_config lt_vae_config_wan21(void);
@@ -45,15 +45,19 @@ LT_API void lt_vae_list_tensors(const lt_vae_config *config, lt_vae_tensor_fn *f
 
 /* Decoder of one video of h x w latent pixels. All memory is reserved here. `vae` must outlive it. */
 typedef struct lt_vae_decoder lt_vae_decoder;
-LT_MUST_USE LT_API lt_status lt_vae_decoder_create(lt_vae_decoder **out, lt_vae *vae, int32_t h, int32_t w);
+LT_MUST_USE LT_API lt_status lt_vae_decoder_create(lt_vae_decoder **out, lt_vae *vae, int32_t h,
+                                                   int32_t w);
 LT_API void lt_vae_decoder_destroy(lt_vae_decoder **dec);
-LT_API void lt_vae_decoder_reset(lt_vae_decoder *dec); /* the next push is the first frame of a new video; needed after a failure */
+LT_API void lt_vae_decoder_reset(
+    lt_vae_decoder
+        *dec); /* the next push is the first frame of a new video; needed after a failure */
 /* Device bytes that lt_vae_decoder_create will take under the tags VAE_STATE and VAE_WORK (the attention plan, a few KiB, is under PLAN).
  * No device needed. UINT64_MAX for a configuration or size that lt_vae_decoder_create refuses. */
 LT_API uint64_t lt_vae_decoder_bytes(const lt_vae_config *config, int32_t h, int32_t w);
 /* Gives the decoder latent frame number k = 0, 1, ...: z [z_dim, h*w] with channel_stride elements between channels (normalised,
  * as the DiT makes it), copied. LT_AGAIN when frames of the last one are still to be taken. */
-LT_MUST_USE LT_API lt_status lt_vae_decoder_push(lt_vae_decoder *dec, const float *z, int64_t channel_stride);
+LT_MUST_USE LT_API lt_status lt_vae_decoder_push(lt_vae_decoder *dec, const float *z,
+                                                 int64_t channel_stride);
 /* The next video frame: f32, 3 channels (c may be larger; 3 are valid), not clamped, valid until the next call. LT_AGAIN: push. */
 LT_MUST_USE LT_API lt_status lt_vae_decoder_next(lt_vae_decoder *dec, lt_image *out);
 /* FLOPs (2 a multiply-add) of decoding the first and every later latent frame, as the network defines them. */
@@ -62,13 +66,15 @@ LT_API double lt_vae_decode_flops(const lt_vae_config *config, int32_t h, int32_
 /* Encoder of one video of H x W pixels (multiples of lt_vae_scale). Frames are given one by one in order; frame 0 and then every
  * fourth completes a latent frame. */
 typedef struct lt_vae_encoder lt_vae_encoder;
-LT_MUST_USE LT_API lt_status lt_vae_encoder_create(lt_vae_encoder **out, lt_vae *vae, int32_t height, int32_t width);
+LT_MUST_USE LT_API lt_status lt_vae_encoder_create(lt_vae_encoder **out, lt_vae *vae,
+                                                   int32_t height, int32_t width);
 LT_API void lt_vae_encoder_destroy(lt_vae_encoder **enc);
 LT_API void lt_vae_encoder_reset(lt_vae_encoder *enc);
 /* img: f32, 3 channels, border any, values -1..1. LT_AGAIN when a finished latent frame is still to be taken. */
 LT_MUST_USE LT_API lt_status lt_vae_encoder_push(lt_vae_encoder *enc, const lt_image *img);
 /* A finished latent frame: writes the posterior mean, normalised, to z [z_dim, h*w] (channel_stride). LT_AGAIN: push more. */
-LT_MUST_USE LT_API lt_status lt_vae_encoder_next(lt_vae_encoder *enc, float *z, int64_t channel_stride);
+LT_MUST_USE LT_API lt_status lt_vae_encoder_next(lt_vae_encoder *enc, float *z,
+                                                 int64_t channel_stride);
 
 #ifdef __cplusplus
 }

@@ -18,15 +18,16 @@ typedef struct lti_dit_config {
     int32_t patch;              /* 2: patch (1, 2, 2) */
     int32_t max_pos;            /* positions on each axis, 1024 */
     float eps;                  /* 1e-6 */
-    bool frame_timesteps;       /* trained with a timestep per frame (TI2V): takes clean first frames */
+    bool frame_timesteps; /* trained with a timestep per frame (TI2V): takes clean first frames */
 } lti_dit_config;
 
 typedef struct lti_config {
     lti_dit_config dit;
     lti_text_config text;
-    lt_vae_config vae; /* compute: LT_F32, to be set by whoever opens the model */
+    lt_vae_config vae;  /* compute: LT_F32, to be set by whoever opens the model */
     lt_sigma_grid grid; /* LT_GRID_AUTO unless a scheduler_config.json says otherwise */
-    lt_model_info info; /* everything but dtype, which the device decides; complete as far as parts are there */
+    lt_model_info
+        info; /* everything but dtype, which the device decides; complete as far as parts are there */
 } lti_config;
 
 /* Reads the configuration of the parts that are there. Errors: LT_ERR_FORMAT (JSON, impossible values), LT_ERR_SHAPE (tensors
@@ -38,22 +39,24 @@ LT_MUST_USE lt_status lti_config_read(lti_config *out, lt_ctx *ctx, const lti_mo
 typedef struct lti_findings {
     json_t *missing, *shape, *type, *unknown;
 } lti_findings;
-LT_MUST_USE lt_status lti_config_compare(lti_findings *out, lt_ctx *ctx, const lti_config *c, const lti_tensors *t);
+LT_MUST_USE lt_status lti_config_compare(lti_findings *out, lt_ctx *ctx, const lti_config *c,
+                                         const lti_tensors *t);
 void lti_findings_free(lti_findings *f);
 
 /* Compares the tensors of the parts that are there with what the configuration asks for: names, shapes, types. The first
  * missing or misshapen tensor is the error, with the number of others. Unknown tensors: an error for the DiT (they mean another
  * architecture: control branches, image branches, adapters that would be dropped in silence and change the video), a warning in the
  * log for VAE and text encoder (their files often carry a second half that is not used). */
-LT_MUST_USE lt_status lti_config_check(lt_ctx *ctx, const lti_config *c, const lti_model_files *files);
+LT_MUST_USE lt_status lti_config_check(lt_ctx *ctx, const lti_config *c,
+                                       const lti_model_files *files);
 
 /* The DiT's part alone, for tests that have no folder: config of the tensors in `t` and the JSON text `json` (or NULL). */
-LT_MUST_USE lt_status lti_dit_config_read(lti_dit_config *out, lt_ctx *ctx, const lti_tensors *t, const char *json,
-                                          const char *json_name);
-LT_MUST_USE lt_status lti_text_config_read(lti_text_config *out, lt_ctx *ctx, const lti_tensors *t, const char *json,
-                                           const char *json_name);
-LT_MUST_USE lt_status lti_vae_config_read(lt_vae_config *out, lt_ctx *ctx, const lti_tensors *t, const char *json,
-                                          const char *json_name);
+LT_MUST_USE lt_status lti_dit_config_read(lti_dit_config *out, lt_ctx *ctx, const lti_tensors *t,
+                                          const char *json, const char *json_name);
+LT_MUST_USE lt_status lti_text_config_read(lti_text_config *out, lt_ctx *ctx, const lti_tensors *t,
+                                           const char *json, const char *json_name);
+LT_MUST_USE lt_status lti_vae_config_read(lt_vae_config *out, lt_ctx *ctx, const lti_tensors *t,
+                                          const char *json, const char *json_name);
 
 /* Every tensor that a part of this configuration has, in order of the network: canonical name and shape. */
 typedef lt_vae_tensor_fn lti_tensor_fn;

@@ -28,16 +28,16 @@ const char *lti_part_name(lti_part p); /* "DiT", "text encoder", "VAE" */
 
 /* A tensor as the file has it. */
 typedef struct lti_entry {
-    char *name;       /* canonical */
+    char *name;         /* canonical */
     const char *stored; /* what the file calls it */
-    const char *type; /* the file's name of the type, "BF16"; static text */
-    lt_dtype dtype;   /* 0 when it is not one that can be computed with (F8_E4M3, I64, ...) */
+    const char *type;   /* the file's name of the type, "BF16"; static text */
+    lt_dtype dtype;     /* 0 when it is not one that can be computed with (F8_E4M3, I64, ...) */
     int ndim;
     int64_t dim[8];
     const void *data;
     size_t bytes;
-    int32_t file;     /* lti_tensors_file_name */
-    bool ignored;     /* known and of no use here (norm_added_q, decoder of a T5, ...) */
+    int32_t file; /* lti_tensors_file_name */
+    bool ignored; /* known and of no use here (norm_added_q, decoder of a T5, ...) */
 } lti_entry;
 
 typedef struct lti_tensors lti_tensors;
@@ -46,15 +46,16 @@ typedef struct lti_tensors lti_tensors;
  * `prefix` are taken, without it (NULL: all, and the prefixes of repacks are taken off by themselves).
  * Errors: LT_ERR_IO, LT_ERR_FORMAT, LT_ERR_MISSING (a shard or a tensor of the index), LT_ERR_UNSUPPORTED (GGUF, pickle), LT_ERR_MEM;
  * the message names file and tensor. `ctx` must outlive *out. */
-LT_MUST_USE lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path, lti_part part,
-                                       const char *prefix);
+LT_MUST_USE lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path,
+                                       lti_part part, const char *prefix);
 void lti_tensors_close(lti_tensors **t); /* accepts NULL */
 
 int64_t lti_tensors_count(const lti_tensors *t);
 const lti_entry *lti_tensors_at(const lti_tensors *t, int64_t i); /* sorted by canonical name */
 const lti_entry *lti_tensors_find(const lti_tensors *t, const char *name); /* NULL when not there */
 const char *lti_tensors_path(const lti_tensors *t);                        /* as opened */
-int64_t lti_tensors_parameters(const lti_tensors *t); /* numbers in all tensors that are used; NULL: 0 */
+int64_t
+lti_tensors_parameters(const lti_tensors *t); /* numbers in all tensors that are used; NULL: 0 */
 int32_t lti_tensors_files(const lti_tensors *t);
 const char *lti_tensors_file_name(const lti_tensors *t, int32_t file);
 lti_part lti_tensors_part(const lti_tensors *t);
@@ -68,7 +69,8 @@ lt_tensor_source lti_tensors_source(lti_tensors *t);
 /* ---- finding ----------------------------------------------------------------------------- */
 
 typedef enum lti_layout { LTI_LAYOUT_DIFFUSERS, LTI_LAYOUT_WAN, LTI_LAYOUT_FILE } lti_layout;
-const char *lti_layout_name(lti_layout l); /* "diffusers folder", "original Wan folder", "single file" */
+const char *
+lti_layout_name(lti_layout l); /* "diffusers folder", "original Wan folder", "single file" */
 
 typedef struct lti_model_files {
     lti_layout layout;
@@ -76,17 +78,18 @@ typedef struct lti_model_files {
     lti_tensors *dit, *text, *vae; /* NULL: not found; why_* says where it was looked for */
     char *tokenizer;               /* path of spiece.model, or NULL */
     char *why_dit, *why_text, *why_vae, *why_tokenizer;
-    char *second_dit;              /* a second expert (A14B): path, or NULL */
+    char *second_dit; /* a second expert (A14B): path, or NULL */
     /* texts of the configuration files, NULL where there is none; names for messages */
     char *dit_config, *text_config, *vae_config, *scheduler_config, *model_index, *longtake_config;
-    char *dit_config_path, *text_config_path, *vae_config_path, *scheduler_config_path, *model_index_path,
-        *longtake_config_path;
+    char *dit_config_path, *text_config_path, *vae_config_path, *scheduler_config_path,
+        *model_index_path, *longtake_config_path;
 } lti_model_files;
 
 /* Finds and maps what `opt` names; parts that are not there are NULL (lti_model_files_require turns that into an error).
  * Errors as lti_tensors_open, for parts that are there and cannot be read; LT_ERR_ARG when two files could be meant.
  * On failure *out is NULL. */
-LT_MUST_USE lt_status lti_model_files_find(lti_model_files **out, lt_ctx *ctx, const lt_model_options *opt);
+LT_MUST_USE lt_status lti_model_files_find(lti_model_files **out, lt_ctx *ctx,
+                                           const lt_model_options *opt);
 void lti_model_files_close(lti_model_files **f); /* accepts NULL */
 /* LT_ERR_MISSING when a part or the tokenizer is not there: where it was looked for and what to give instead. */
 LT_MUST_USE lt_status lti_model_files_require(lt_ctx *ctx, const lti_model_files *f);
@@ -94,7 +97,8 @@ LT_MUST_USE lt_status lti_model_files_require(lt_ctx *ctx, const lti_model_files
 const lti_entry *lti_model_files_inner_tokenizer(const lti_model_files *f);
 
 /* Reads a whole small file: *text malloc'd, terminated. LT_ERR_IO, LT_ERR_FORMAT (longer than limit), LT_ERR_MEM. */
-LT_MUST_USE lt_status lti_read_file(char **text, size_t *len, lt_ctx *ctx, const char *path, size_t limit);
+LT_MUST_USE lt_status lti_read_file(char **text, size_t *len, lt_ctx *ctx, const char *path,
+                                    size_t limit);
 /* Which parts does the file or index at `path` hold (bit 1 << lti_part)? Errors as lti_tensors_open. */
 LT_MUST_USE lt_status lti_file_parts(uint32_t *parts, lt_ctx *ctx, const char *path);
 

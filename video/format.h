@@ -32,7 +32,7 @@ typedef struct lti_file {
     size_t size;
     lti_stored *tensor; /* sorted by place in the file */
     int64_t count;
-    json_t *header; /* owns the names */
+    json_t *header;   /* owns the names */
     json_t *metadata; /* object of strings, or NULL */
 } lti_file;
 

@@ -22,7 +22,8 @@ typedef struct lti_naming {
 } lti_naming;
 
 /* `prefix` NULL: found by the part's anchor tensor ("patch_embedding.weight", ...). */
-void lti_naming_detect(lti_naming *out, lti_part part, const char *const *names, int64_t count, const char *prefix);
+void lti_naming_detect(lti_naming *out, lti_part part, const char *const *names, int64_t count,
+                       const char *prefix);
 /* Canonical name of `stored` to out, cut to size. */
 lti_name_kind lti_naming_apply(const lti_naming *n, const char *stored, char *out, size_t size);
 /* Is there a tensor that only this part has? */

@@ -19,8 +19,9 @@ typedef struct lti_text_config {
 
 typedef struct lti_text_job {
     const lti_text_config *config;
-    const lt_tensor_source *source; /* canonical names, "blocks.0.attn.q.weight" (spec 4.6, first column) */
-    lt_dtype compute;               /* inputs of matrix products: LT_F32 or LT_BF16; the residual stream is f32 */
+    const lt_tensor_source
+        *source;      /* canonical names, "blocks.0.attn.q.weight" (spec 4.6, first column) */
+    lt_dtype compute; /* inputs of matrix products: LT_F32 or LT_BF16; the residual stream is f32 */
     int32_t texts;
     const int32_t *const *ids; /* [texts] */
     const int32_t *len;        /* [texts], each 1..max_tokens */

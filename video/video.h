@@ -13,25 +13,29 @@ extern "C" {
 
 /* ---- models ------------------------------------------------------------------------------ */
 
-typedef struct lt_model lt_model; /* shared by the sessions of one device, read-only after opening */
+typedef struct lt_model
+    lt_model; /* shared by the sessions of one device, read-only after opening */
 
 typedef struct lt_model_options {
     const char *path;         /* Diffusers folder, original Wan folder, or the DiT's single file */
     const char *text_encoder; /* overrides for single files: file or folder; NULL = beside `path` */
     const char *vae;
     const char *tokenizer; /* spiece.model or its folder */
-    lt_dtype dtype;        /* compute type of matrix products: LT_F32, LT_BF16, 0 = auto (bf16 whatever the file's type) */
+    lt_dtype
+        dtype; /* compute type of matrix products: LT_F32, LT_BF16, 0 = auto (bf16 whatever the file's type) */
 } lt_model_options;
 
 /* Reads headers and configuration, maps the files, packs DiT and VAE weights. The text encoder stays on disk and is streamed
  * layer by layer when a prompt is encoded. Errors: one message that names file and tensor: LT_ERR_IO, LT_ERR_FORMAT,
  * LT_ERR_MISSING, LT_ERR_SHAPE, LT_ERR_DTYPE, LT_ERR_UNSUPPORTED, LT_ERR_MEM. */
-LT_MUST_USE LT_API lt_status lt_model_open(lt_model **out, lt_dev *dev, const lt_model_options *opt);
+LT_MUST_USE LT_API lt_status lt_model_open(lt_model **out, lt_dev *dev,
+                                           const lt_model_options *opt);
 LT_API void lt_model_close(lt_model **model);
 
 typedef struct lt_model_info {
-    char family[32];       /* "wan2.1-t2v", "wan2.2-ti2v", "toybox" is one of these too */
-    int32_t dim, ffn_dim, heads, head_dim, layers, in_channels, out_channels, text_dim, text_len, patch;
+    char family[32]; /* "wan2.1-t2v", "wan2.2-ti2v", "toybox" is one of these too */
+    int32_t dim, ffn_dim, heads, head_dim, layers, in_channels, out_channels, text_dim, text_len,
+        patch;
     int64_t dit_params, text_params, vae_params;
     int32_t spatial_scale, frame_scale; /* VAE: 8, 4 */
     int32_t size_multiple;              /* width and height must be multiples of it: 16 */
@@ -43,21 +47,23 @@ typedef struct lt_model_info {
     lt_dtype dtype;
 } lt_model_info;
 /* The same from headers alone, nothing packed: for validation before loading. */
-LT_MUST_USE LT_API lt_status lt_model_probe(lt_model_info *out, lt_ctx *ctx, const lt_model_options *opt);
+LT_MUST_USE LT_API lt_status lt_model_probe(lt_model_info *out, lt_ctx *ctx,
+                                            const lt_model_options *opt);
 LT_API void lt_model_get_info(const lt_model *model, lt_model_info *out);
 
 /* What `longtake inspect` prints: family, configuration, parameters, dtypes, bytes, missing and unknown tensors, as one JSON text
  * (malloc'd, caller frees). Succeeds for incomplete models too: *complete tells. */
-LT_MUST_USE LT_API lt_status lt_model_inspect(char **json, bool *complete, lt_ctx *ctx, const lt_model_options *opt);
+LT_MUST_USE LT_API lt_status lt_model_inspect(char **json, bool *complete, lt_ctx *ctx,
+                                              const lt_model_options *opt);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
 
 typedef enum lt_phase { LT_PHASE_TEXT, LT_PHASE_DENOISE, LT_PHASE_DECODE } lt_phase;
 typedef struct lt_progress {
     lt_phase phase;
-    int32_t step, steps;   /* DENOISE: steps done; DECODE: frames done; TEXT: layers done */
-    double seconds;        /* since the session started */
-    double step_seconds;   /* last step */
+    int32_t step, steps; /* DENOISE: steps done; DECODE: frames done; TEXT: layers done */
+    double seconds;      /* since the session started */
+    double step_seconds; /* last step */
 } lt_progress;
 typedef void lt_progress_fn(void *user, const lt_progress *p); /* on the session's thread */
 
@@ -65,20 +71,22 @@ typedef enum lt_cfg_mode { LT_CFG_AUTO, LT_CFG_BATCH, LT_CFG_SERIAL } lt_cfg_mod
 
 typedef struct lt_session_options {
     const char *prompt;
-    const char *negative_prompt; /* NULL = the model's default */
+    const char *negative_prompt;            /* NULL = the model's default */
     int32_t width, height, num_frames, fps; /* 0 = the model's default */
     int32_t num_inference_steps;            /* 0 = default */
-    double guidance_scale;                  /* < 0 = default; <= 1 runs the conditional branch alone */
-    double flow_shift;                      /* 0 = default */
+    double guidance_scale; /* < 0 = default; <= 1 runs the conditional branch alone */
+    double flow_shift;     /* 0 = default */
     uint64_t seed;
-    lt_solver solver;        /* with solver_set */
+    lt_solver solver; /* with solver_set */
     bool solver_set;
-    const float *step_list;  /* RENOISE */
+    const float *step_list; /* RENOISE */
     int32_t step_list_len;
-    lt_cfg_mode cfg_mode;    /* AUTO: one batch if it fits memory_limit, else one after the other; same result */
-    const uint8_t *image;    /* first frame, RGB [height, width, 3], or NULL; borrowed for lt_session_create */
-    const char *attention;   /* "dense" (NULL = dense) */
-    uint64_t memory_limit;   /* bytes; 0 = what the machine has free */
+    lt_cfg_mode
+        cfg_mode; /* AUTO: one batch if it fits memory_limit, else one after the other; same result */
+    const uint8_t
+        *image; /* first frame, RGB [height, width, 3], or NULL; borrowed for lt_session_create */
+    const char *attention; /* "dense" (NULL = dense) */
+    uint64_t memory_limit; /* bytes; 0 = what the machine has free */
     lt_progress_fn *progress;
     void *progress_user;
 } lt_session_options;
@@ -86,33 +94,39 @@ LT_API lt_session_options lt_session_options_default(void);
 
 /* Checks sizes and counts against the model; never changes them silently: the message names the nearest valid values.
  * Fills the defaults in *opt. */
-LT_MUST_USE LT_API lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info, lt_session_options *opt);
+LT_MUST_USE LT_API lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info,
+                                                 lt_session_options *opt);
 
 typedef struct lt_estimate {
-    uint64_t weights, text, latent, activation, vae, total_peak; /* bytes; peak is not the sum: phases follow each other */
-    uint64_t available;                                          /* what the machine has free */
-    bool cfg_batch;                                              /* both branches in one batch fit */
-    double flops;                                                /* of the whole run */
+    uint64_t weights, text, latent, activation, vae,
+        total_peak;     /* bytes; peak is not the sum: phases follow each other */
+    uint64_t available; /* what the machine has free */
+    bool cfg_batch;     /* both branches in one batch fit */
+    double flops;       /* of the whole run */
 } lt_estimate;
 /* From headers alone, before loading. */
-LT_MUST_USE LT_API lt_status lt_session_estimate(lt_estimate *out, lt_ctx *ctx, const lt_model_options *model,
+LT_MUST_USE LT_API lt_status lt_session_estimate(lt_estimate *out, lt_ctx *ctx,
+                                                 const lt_model_options *model,
                                                  const lt_session_options *opt);
 
 typedef struct lt_session lt_session; /* one timeline */
 /* opt is read, not kept (texts and image are copied). LT_ERR_ARG for values that lt_session_validate refuses, LT_ERR_MEM with the
  * figures when it cannot fit. */
-LT_MUST_USE LT_API lt_status lt_session_create(lt_session **out, lt_model *model, const lt_session_options *opt);
+LT_MUST_USE LT_API lt_status lt_session_create(lt_session **out, lt_model *model,
+                                               const lt_session_options *opt);
 LT_API void lt_session_destroy(lt_session **s);
 
 typedef struct lt_frames {
-    const uint8_t *rgb;    /* host, [count, height, width, 3]; valid until the next call on the session */
+    const uint8_t
+        *rgb; /* host, [count, height, width, 3]; valid until the next call on the session */
     int32_t count, width, height;
-    int64_t first;         /* index of the first of them in the video */
+    int64_t first; /* index of the first of them in the video */
 } lt_frames;
 /* The next group of decoded frames. LT_OK: *out filled. LT_END: the video has ended. LT_ERR_CANCELLED after lt_session_cancel,
  * LT_ERR_NUMERIC when the model produced numbers that are not finite (message says where). The first call denoises. */
 LT_MUST_USE LT_API lt_status lt_session_next(lt_session *s, lt_frames *out);
-LT_API void lt_session_cancel(lt_session *s); /* any thread; seen between layers and between frames */
+LT_API void
+lt_session_cancel(lt_session *s); /* any thread; seen between layers and between frames */
 
 typedef struct lt_session_report {
     int32_t width, height, num_frames, fps, steps, dit_passes;
@@ -129,9 +143,11 @@ LT_API void lt_session_get_report(const lt_session *s, lt_session_report *out);
 /* ---- pieces, for tests and benchmarks ----------------------------------------------------- */
 
 /* Encodes one text: rows [n, text_dim] f32 to *out (malloc'd), n to *rows. Streams the encoder's layers. */
-LT_MUST_USE LT_API lt_status lt_model_encode_text(lt_model *model, const char *text, float **out, int32_t *rows);
+LT_MUST_USE LT_API lt_status lt_model_encode_text(lt_model *model, const char *text, float **out,
+                                                  int32_t *rows);
 /* Token ids as the text encoder gets them (cleaned, EOS appended); malloc'd. */
-LT_MUST_USE LT_API lt_status lt_model_tokenize(lt_model *model, const char *text, int32_t **ids, int32_t *n);
+LT_MUST_USE LT_API lt_status lt_model_tokenize(lt_model *model, const char *text, int32_t **ids,
+                                               int32_t *n);
 
 /* Speed of the two large networks alone, from their tensor files (no configuration is read: heads are 128 wide). Contents are noise;
  * operations are counted (2 a multiply-add), so seconds say what share of the machine's peak is reached (lt_peak_measure). */
@@ -139,7 +155,7 @@ typedef struct lt_bench_options {
     const char *path; /* tensor file, or index of shards */
     lt_dtype dtype;   /* 0 = auto */
     int32_t width, height, num_frames;
-    int32_t batch;     /* DiT: samples in a pass (two share their latent, as guidance does); 0 = 1 */
+    int32_t batch; /* DiT: samples in a pass (two share their latent, as guidance does); 0 = 1 */
     int32_t text_rows; /* DiT: real rows of each prompt; 0 = 64 */
     int32_t passes;    /* measured, after one that is not; 0 = 3 */
 } lt_bench_options;
@@ -149,8 +165,10 @@ typedef struct lt_bench_result {
     int64_t tokens;               /* DiT: of a sample; VAE: video frames */
     uint64_t weight_bytes, peak_bytes;
 } lt_bench_result;
-LT_MUST_USE LT_API lt_status lt_bench_dit(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt);
-LT_MUST_USE LT_API lt_status lt_bench_vae_decode(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt);
+LT_MUST_USE LT_API lt_status lt_bench_dit(lt_bench_result *out, lt_dev *dev,
+                                          const lt_bench_options *opt);
+LT_MUST_USE LT_API lt_status lt_bench_vae_decode(lt_bench_result *out, lt_dev *dev,
+                                                 const lt_bench_options *opt);
 
 #ifdef __cplusplus
 }

@@ -16,8 +16,8 @@ INLINE float expm(float x)
 }
 
 /* y = silu(x / |x| * g), per row of c; s gets 1/|x|. */
-INLINE void fwd(float *restrict y, float *restrict s, const float *restrict x, const float *restrict g, int64_t rows,
-                const int64_t c)
+INLINE void fwd(float *restrict y, float *restrict s, const float *restrict x,
+                const float *restrict g, int64_t rows, const int64_t c)
 {
     const int64_t step = BLOCK / c;
     for (int64_t r = 0; r < rows; r += step) {
@@ -26,18 +26,22 @@ INLINE void fwd(float *restrict y, float *restrict s, const float *restrict x, c
         float *restrict py = y + r * c;
         for (int64_t j = 0; j < n; j++) {
             float sum = 0;
-            for (int64_t i = 0; i < c; i++) sum += px[j * c + i] * px[j * c + i];
+            for (int64_t i = 0; i < c; i++)
+                sum += px[j * c + i] * px[j * c + i];
             s[r + j] = 1.0f / sqrtf(sum > 1e-24f ? sum : 1e-24f);
         }
         for (int64_t j = 0; j < n; j++)
-            for (int64_t i = 0; i < c; i++) py[j * c + i] = px[j * c + i] * s[r + j] * g[i];
-        for (int64_t i = 0; i < n * c; i++) py[i] = py[i] / (1.0f + expm(py[i]));
+            for (int64_t i = 0; i < c; i++)
+                py[j * c + i] = px[j * c + i] * s[r + j] * g[i];
+        for (int64_t i = 0; i < n * c; i++)
+            py[i] = py[i] / (1.0f + expm(py[i]));
     }
 }
 
 /* dx from dy; dg [c] is added to. */
-INLINE void back(float *restrict dx, float *restrict dg, const float *restrict dy, const float *restrict x,
-                 const float *restrict s, const float *restrict g, int64_t rows, const int64_t c)
+INLINE void back(float *restrict dx, float *restrict dg, const float *restrict dy,
+                 const float *restrict x, const float *restrict s, const float *restrict g,
+                 int64_t rows, const int64_t c)
 {
     float a[BLOCK], acc[MAXC];
     memset(acc, 0, sizeof acc);
@@ -47,7 +51,8 @@ INLINE void back(float *restrict dx, float *restrict dg, const float *restrict d
         const float *restrict px = x + r * c, *restrict pd = dy + r * c;
         float *restrict out = dx + r * c;
         for (int64_t j = 0; j < n; j++)
-            for (int64_t i = 0; i < c; i++) a[j * c + i] = px[j * c + i] * s[r + j] * g[i];
+            for (int64_t i = 0; i < c; i++)
+                a[j * c + i] = px[j * c + i] * s[r + j] * g[i];
         for (int64_t i = 0; i < n * c; i++) {
             const float e = 1.0f / (1.0f + expm(a[i]));
             a[i] = pd[i] * e * (1.0f + a[i] * (1.0f - e));
@@ -60,20 +65,33 @@ INLINE void back(float *restrict dx, float *restrict dg, const float *restrict d
                 acc[i] += a[j * c + i] * u;
                 dot += a[j * c + i] * g[i] * u;
             }
-            for (int64_t i = 0; i < c; i++) out[j * c + i] = k * (a[j * c + i] * g[i] - px[j * c + i] * k * dot);
+            for (int64_t i = 0; i < c; i++)
+                out[j * c + i] = k * (a[j * c + i] * g[i] - px[j * c + i] * k * dot);
         }
     }
-    for (int64_t i = 0; i < c; i++) dg[i] += acc[i];
+    for (int64_t i = 0; i < c; i++)
+        dg[i] += acc[i];
 }
 
-#define BY_WIDTH(call)          \
-    switch (c) {                \
-    case 8: call(8); break;     \
-    case 16: call(16); break;   \
-    case 32: call(32); break;   \
-    case 64: call(64); break;   \
-    case 128: call(128); break; \
-    default: call(c);           \
+#define BY_WIDTH(call) \
+    switch (c) {       \
+    case 8:            \
+        call(8);       \
+        break;         \
+    case 16:           \
+        call(16);      \
+        break;         \
+    case 32:           \
+        call(32);      \
+        break;         \
+    case 64:           \
+        call(64);      \
+        break;         \
+    case 128:          \
+        call(128);     \
+        break;         \
+    default:           \
+        call(c);       \
     }
 
 void norm_silu(float *y, float *s, const float *x, const float *g, int64_t rows, int64_t c)
@@ -83,8 +101,8 @@ void norm_silu(float *y, float *s, const float *x, const float *g, int64_t rows,
 #undef CALL
 }
 
-void norm_silu_back(float *dx, float *dg, const float *dy, const float *x, const float *s, const float *g, int64_t rows,
-                    int64_t c)
+void norm_silu_back(float *dx, float *dg, const float *dy, const float *x, const float *s,
+                    const float *g, int64_t rows, int64_t c)
 {
 #define CALL(n) back(dx, dg, dy, x, s, g, rows, n)
     BY_WIDTH(CALL)
@@ -94,25 +112,29 @@ void norm_silu_back(float *dx, float *dg, const float *dy, const float *x, const
 /* ---- transformer: x [groups, rows, d]; shift, scale, gate [groups, d], one set for each frame of each sample ---- */
 
 /* y = (x - mean) / sigma * (1 + scale) + shift; stat gets mean and 1/sigma of every row. */
-void ln_mod(float *restrict y, float *restrict stat, const float *restrict x, const float *restrict shift,
-            const float *restrict scale, int64_t groups, int64_t rows, int64_t d)
+void ln_mod(float *restrict y, float *restrict stat, const float *restrict x,
+            const float *restrict shift, const float *restrict scale, int64_t groups, int64_t rows,
+            int64_t d)
 {
     for (int64_t g = 0; g < groups; g++, shift += d, scale += d)
         for (int64_t r = 0; r < rows; r++, x += d, y += d, stat += 2) {
             float m = 0, v = 0;
-            for (int64_t i = 0; i < d; i++) m += x[i];
+            for (int64_t i = 0; i < d; i++)
+                m += x[i];
             m /= (float)d;
-            for (int64_t i = 0; i < d; i++) v += (x[i] - m) * (x[i] - m);
+            for (int64_t i = 0; i < d; i++)
+                v += (x[i] - m) * (x[i] - m);
             const float k = 1.0f / sqrtf(v / (float)d + 1e-6f);
-            for (int64_t i = 0; i < d; i++) y[i] = (x[i] - m) * k * (1.0f + scale[i]) + shift[i];
+            for (int64_t i = 0; i < d; i++)
+                y[i] = (x[i] - m) * k * (1.0f + scale[i]) + shift[i];
             stat[0] = m;
             stat[1] = k;
         }
 }
 
-void ln_mod_back(float *restrict dx, float *restrict dshift, float *restrict dscale, const float *restrict dy,
-                 const float *restrict x, const float *restrict stat, const float *restrict scale, int64_t groups,
-                 int64_t rows, int64_t d)
+void ln_mod_back(float *restrict dx, float *restrict dshift, float *restrict dscale,
+                 const float *restrict dy, const float *restrict x, const float *restrict stat,
+                 const float *restrict scale, int64_t groups, int64_t rows, int64_t d)
 {
     for (int64_t g = 0; g < groups; g++, dshift += d, dscale += d, scale += d) {
         memset(dshift, 0, (size_t)d * sizeof *dshift);
@@ -129,22 +151,25 @@ void ln_mod_back(float *restrict dx, float *restrict dshift, float *restrict dsc
             }
             a /= (float)d;
             b /= (float)d;
-            for (int64_t i = 0; i < d; i++) dx[i] = k * (dy[i] * (1.0f + scale[i]) - a - (x[i] - m) * k * b);
+            for (int64_t i = 0; i < d; i++)
+                dx[i] = k * (dy[i] * (1.0f + scale[i]) - a - (x[i] - m) * k * b);
         }
     }
 }
 
 /* out = x + gate * y */
-void gate_add(float *restrict out, const float *restrict x, const float *restrict gate, const float *restrict y,
-              int64_t groups, int64_t rows, int64_t d)
+void gate_add(float *restrict out, const float *restrict x, const float *restrict gate,
+              const float *restrict y, int64_t groups, int64_t rows, int64_t d)
 {
     for (int64_t g = 0; g < groups; g++, gate += d)
         for (int64_t r = 0; r < rows; r++, x += d, y += d, out += d)
-            for (int64_t i = 0; i < d; i++) out[i] = x[i] + gate[i] * y[i];
+            for (int64_t i = 0; i < d; i++)
+                out[i] = x[i] + gate[i] * y[i];
 }
 
-void gate_add_back(float *restrict dy, float *restrict dgate, const float *restrict dout, const float *restrict gate,
-                   const float *restrict y, int64_t groups, int64_t rows, int64_t d)
+void gate_add_back(float *restrict dy, float *restrict dgate, const float *restrict dout,
+                   const float *restrict gate, const float *restrict y, int64_t groups,
+                   int64_t rows, int64_t d)
 {
     for (int64_t g = 0; g < groups; g++, gate += d, dgate += d) {
         memset(dgate, 0, (size_t)d * sizeof *dgate);
@@ -176,19 +201,22 @@ void gelu_back(float *restrict dx, const float *restrict dy, const float *restri
 
 /* One of q, k out of the product: in [b, n, stride] at an offset, RMS norm over d, weight w, rotation by rope [n, dh]
  * (cos, sin pairs), out [b, heads, n, dh]; inv gets 1/rms. */
-void rms_rope(float *restrict out, float *restrict inv, const float *restrict in, const float *restrict w,
-              const float *restrict rope, int64_t b, int64_t n, int64_t heads, int64_t dh, int64_t stride)
+void rms_rope(float *restrict out, float *restrict inv, const float *restrict in,
+              const float *restrict w, const float *restrict rope, int64_t b, int64_t n,
+              int64_t heads, int64_t dh, int64_t stride)
 {
     const int64_t d = heads * dh;
     for (int64_t s = 0; s < b; s++)
         for (int64_t r = 0; r < n; r++, in += stride) {
             float sum = 0;
-            for (int64_t i = 0; i < d; i++) sum += in[i] * in[i];
+            for (int64_t i = 0; i < d; i++)
+                sum += in[i] * in[i];
             const float k = 1.0f / sqrtf(sum / (float)d + 1e-6f);
             *inv++ = k;
             for (int64_t h = 0; h < heads; h++) {
                 float *restrict o = out + ((s * heads + h) * n + r) * dh;
-                const float *restrict x = in + h * dh, *restrict g = w + h * dh, *restrict c = rope + r * dh;
+                const float *restrict x = in + h * dh, *restrict g = w + h * dh,
+                                      *restrict c = rope + r * dh;
                 for (int64_t i = 0; i < dh; i += 2) {
                     const float u = x[i] * k * g[i], v = x[i + 1] * k * g[i + 1];
                     o[i] = u * c[i] - v * c[i + 1];
@@ -199,9 +227,10 @@ void rms_rope(float *restrict out, float *restrict inv, const float *restrict in
 }
 
 /* din (same layout as in) from dout; dw [d] is added to. */
-void rms_rope_back(float *restrict din, float *restrict dw, const float *restrict dout, const float *restrict in,
-                   const float *restrict inv, const float *restrict w, const float *restrict rope, int64_t b, int64_t n,
-                   int64_t heads, int64_t dh, int64_t stride)
+void rms_rope_back(float *restrict din, float *restrict dw, const float *restrict dout,
+                   const float *restrict in, const float *restrict inv, const float *restrict w,
+                   const float *restrict rope, int64_t b, int64_t n, int64_t heads, int64_t dh,
+                   int64_t stride)
 {
     float t[MAXC];
     const int64_t d = heads * dh;
@@ -209,7 +238,8 @@ void rms_rope_back(float *restrict din, float *restrict dw, const float *restric
         for (int64_t r = 0; r < n; r++, in += stride, din += stride) {
             const float k = *inv++;
             for (int64_t h = 0; h < heads; h++) {
-                const float *restrict o = dout + ((s * heads + h) * n + r) * dh, *restrict c = rope + r * dh;
+                const float *restrict o = dout + ((s * heads + h) * n + r) * dh, *restrict c =
+                                                                                     rope + r * dh;
                 float *restrict q = t + h * dh;
                 for (int64_t i = 0; i < dh; i += 2) {
                     q[i] = o[i] * c[i] + o[i + 1] * c[i + 1];
@@ -224,6 +254,7 @@ void rms_rope_back(float *restrict din, float *restrict dw, const float *restric
                 dot += t[i] * u;
             }
             dot /= (float)d;
-            for (int64_t i = 0; i < d; i++) din[i] = k * (t[i] - in[i] * k * dot);
+            for (int64_t i = 0; i < d; i++)
+                din[i] = k * (t[i] - in[i] * k * dot);
         }
 }
