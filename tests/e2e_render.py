@@ -2,6 +2,7 @@
 """longtake render from outside: files, metadata, equal bytes, wrong command lines, bad places, Ctrl-C."""
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -65,6 +66,19 @@ render("i.mp4", "--image", "frames/000000.png", "--seed", "3")
 check(json.loads(longtake("inspect", "i.mp4", "--json").stdout)["metadata"].get("image") == "000000.png", "image in the metadata")
 refused(render("j.mp4", "--image", "none.png"), 1, "none.png", "missing image")
 refused(render("j.mp4", "--image", "a.json"), 1, "a.json", "an image that is none")
+
+# On a terminal: a line of progress that is written over.
+master, slave = pty.openpty()
+p = subprocess.Popen([e2e.PROGRAM, "render", PROMPT, "-o", "tty.mp4", "--model", MODEL, "--seed", "7"], cwd=e2e.WORK,
+                     stdout=subprocess.DEVNULL, stderr=slave)
+os.close(slave)
+seen = b""
+try:
+    while chunk := os.read(master, 4096):
+        seen += chunk
+except OSError:  # the other end is closed
+    pass
+check(p.wait() == 0 and b"\rdenoising  step 3/3" in seen and b"s a step" in seen and b"frame " in seen, "progress: %r" % seen)
 
 # Wrong command lines: status 2, one line that names option and value. Nothing is made.
 before = sorted(os.listdir(e2e.WORK))
