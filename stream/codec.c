@@ -32,6 +32,11 @@ const char *lt_codec_name(lt_codec c)
     return (size_t)c < LT_COUNT(traits) ? traits[c].name : "?";
 }
 
+int32_t lt_codec_default_crf(lt_codec c)
+{
+    return (size_t)c < LT_COUNT(traits) ? traits[c].crf : -1;
+}
+
 static lt_status check(lt_ctx *ctx, const lt_writer_options *o)
 {
     if ((size_t)o->codec >= LT_COUNT(traits))

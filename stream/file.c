@@ -70,7 +70,8 @@ static lt_status io_for(lti_avfile *f, lt_ctx *ctx, const char *path, bool writi
 
 lt_status lti_avfile_open(lti_avfile *f, lt_ctx *ctx, const char *path)
 {
-    *f = (lti_avfile){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    /* without waiting for the other end of a pipe */
+    *f = (lti_avfile){.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
     struct stat st;
     if (f->fd < 0 || fstat(f->fd, &st)) {
         const lt_status s = errno == ENOENT ? LT_ERR_MISSING : LT_ERR_IO;
@@ -85,19 +86,31 @@ lt_status lti_avfile_open(lti_avfile *f, lt_ctx *ctx, const char *path)
     return io_for(f, ctx, path, false);
 }
 
+/* Opened, locked, not yet emptied: what a link leads to is somebody's file. NULL, or why not. */
+static const char *open_own(int *fd, const char *path)
+{
+    struct stat st;
+    *fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (*fd < 0) return errno == ELOOP ? "it is a symbolic link" : strerror(errno);
+    if (fstat(*fd, &st)) return strerror(errno);
+    if (!S_ISREG(st.st_mode)) return "it is not a regular file";
+    if (flock(*fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return "it is being written by another process";
+    /* counted after the lock: a writer that finished meanwhile has removed the name */
+    if (fstat(*fd, &st)) return strerror(errno);
+    if (st.st_nlink != 1) return "the file has another name too (a hard link), or none";
+    return NULL;
+}
+
 lt_status lti_avfile_create(lti_avfile *f, lt_ctx *ctx, const char *path)
 {
-    *f = (lti_avfile){.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
-    if (f->fd >= 0 && flock(f->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-        lti_avfile_close(f);
-        return lti_fail(ctx, LT_ERR_IO, "'%s' is being written by another process", path);
-    }
-    if (f->fd < 0 || ftruncate(f->fd, 0)) {
-        lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
-        lti_avfile_close(f);
-        return LT_ERR_IO;
-    }
-    return io_for(f, ctx, path, true);
+    *f = (lti_avfile){.fd = -1};
+    const char *why = open_own(&f->fd, path);
+    if (!why && ftruncate(f->fd, 0)) why = strerror(errno);
+    if (!why) return io_for(f, ctx, path, true);
+    lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", path, why);
+    lti_avfile_close(f);
+    return LT_ERR_IO;
 }
 
 lt_status lti_avfile_sync(lti_avfile *f, lt_ctx *ctx)

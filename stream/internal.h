@@ -20,7 +20,8 @@ typedef struct lti_avfile {
 } lti_avfile;
 
 lt_status lti_avfile_open(lti_avfile *f, lt_ctx *ctx, const char *path); /* for reading */
-/* For writing: created or emptied, and locked, so that two renders never write the same part. */
+/* For writing: created or emptied, and locked, so that two renders never write the same part. A symbolic link, a file with
+ * several names, and what is no regular file are refused untouched. */
 lt_status lti_avfile_create(lti_avfile *f, lt_ctx *ctx, const char *path);
 /* Writes what is buffered and waits until the disk has it. */
 lt_status lti_avfile_sync(lti_avfile *f, lt_ctx *ctx);

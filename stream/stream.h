@@ -13,6 +13,7 @@ extern "C" {
 typedef enum lt_codec { LT_CODEC_H264, LT_CODEC_AV1 } lt_codec;
 LT_API bool lt_codec_parse(const char *name, lt_codec *out); /* "h264", "av1" */
 LT_API const char *lt_codec_name(lt_codec c);
+LT_API int32_t lt_codec_default_crf(lt_codec c);
 
 typedef struct lt_key_value {
     const char *key, *value;
@@ -27,8 +28,8 @@ typedef struct lt_writer_options {
     const char *preset; /* NULL = default */
     int32_t
         threads; /* of the encoder; 0 = 4 whatever the machine has: the bytes of H.264 depend on it */
-    bool
-        overwrite; /* an existing file of that name is replaced at the end; else LT_ERR_IO at once */
+    /* An existing file of that name is replaced at the end; else LT_ERR_IO at once. Folders, links and devices never are. */
+    bool overwrite;
     const lt_key_value *metadata; /* written as mdta keys; copied */
     int32_t nmetadata;
 } lt_writer_options;

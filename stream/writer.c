@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <libavutil/avstring.h>
@@ -32,14 +34,24 @@ lt_writer_options lt_writer_options_default(void)
     return (lt_writer_options){.crf = -1, .fps_den = 1};
 }
 
+static const char final_end[] = ".final.part"; /* the longest that is added to the name */
+
+/* So that a bad name is known now and not when the frames have been made. */
 static lt_status check_path(lt_ctx *ctx, const lt_writer_options *o)
 {
     const size_t n = o->path ? strlen(o->path) : 0;
     if (n < 5 || strcasecmp(o->path + n - 4, ".mp4"))
         return lti_fail(ctx, LT_ERR_ARG, "output '%s': the name must end in .mp4",
                         o->path ? o->path : "");
-    if (!access(o->path, F_OK) && !o->overwrite)
-        return lti_fail(ctx, LT_ERR_IO, "'%s' exists already", o->path);
+    const char *slash = strrchr(o->path, '/');
+    if (strlen(slash ? slash + 1 : o->path) + sizeof final_end - 1 > NAME_MAX)
+        return lti_fail(ctx, LT_ERR_ARG, "output '%s': the name is too long (at most %zu bytes)",
+                        o->path, NAME_MAX - sizeof final_end + 1);
+    struct stat st;
+    if (lstat(o->path, &st)) return LT_OK; /* what else may be wrong, making the part tells */
+    if (!o->overwrite) return lti_fail(ctx, LT_ERR_IO, "'%s' exists already", o->path);
+    if (!S_ISREG(st.st_mode))
+        return lti_fail(ctx, LT_ERR_IO, "'%s' is not a regular file and is not replaced", o->path);
     return LT_OK;
 }
 
@@ -53,7 +65,7 @@ static lt_status copy_options(lt_writer *w, const lt_writer_options *o)
     w->fps = (AVRational){o->fps_num, o->fps_den};
     w->path = strdup(o->path);
     w->part = av_asprintf("%s.part", o->path);
-    w->final = av_asprintf("%s.final.part", o->path);
+    w->final = av_asprintf("%s%s", o->path, final_end);
     w->partial = av_asprintf("%.*s.partial%s", stem, o->path, o->path + stem);
     w->frame = av_frame_alloc();
     w->pkt = av_packet_alloc();

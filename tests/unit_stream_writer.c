@@ -287,6 +287,57 @@ static void bad_options_are_named(void **state)
     assert_int_equal(files_in(s->dir), 0);
 }
 
+static void expect_mine(const char *path)
+{
+    size_t n;
+    char *data = whole_file(path, &n);
+    assert_int_equal(n, 4);
+    assert_memory_equal(data, "mine", 4);
+    free(data);
+}
+
+/* A name that leads elsewhere is refused before anything is written or waited for. */
+static void links_and_pipes_are_refused(void **state)
+{
+    scene *s = *state;
+    lt_writer_options o = options(s, LT_CODEC_H264);
+    char part[128], other[128];
+    snprintf(part, sizeof part, "%s.part", s->path);
+    snprintf(other, sizeof other, "%s/other", s->dir);
+    FILE *f = fopen(other, "w");
+    fputs("mine", f);
+    fclose(f);
+    o.overwrite = true;
+    assert_int_equal(symlink(other, part), 0);
+    refuse(s, o, LT_ERR_IO, "out.mp4.part': it is a symbolic link");
+    unlink(part);
+    assert_int_equal(link(other, part), 0);
+    refuse(s, o, LT_ERR_IO, "hard link");
+    unlink(part);
+    assert_int_equal(mkfifo(part, 0600), 0);
+    refuse(s, o, LT_ERR_IO, "not a regular file");
+    uint8_t *rgb;
+    assert_int_equal(lt_picture_read(&rgb, s->ctx, part, 8, 8), LT_ERR_IO);
+    assert_non_null(strstr(lt_error(s->ctx), "not a file"));
+    unlink(part);
+    /* the name itself */
+    assert_int_equal(symlink("nothing", s->path), 0);
+    refuse(s, o, LT_ERR_IO, "not a regular file");
+    o.overwrite = false;
+    refuse(s, o, LT_ERR_IO, "exists already");
+    unlink(s->path);
+    assert_int_equal(mkdir(s->path, 0700), 0);
+    o.overwrite = true;
+    refuse(s, o, LT_ERR_IO, "not a regular file");
+    assert_int_equal(rmdir(s->path), 0);
+    char name[400];
+    snprintf(name, sizeof name, "%s/%0241d.mp4", s->dir, 0); /* 245 bytes, 256 with ".final.part" */
+    o.path = name;
+    refuse(s, o, LT_ERR_ARG, "at most 244 bytes");
+    expect_mine(other);
+    assert_int_equal(files_in(s->dir), 1);
+}
+
 static void existing_files_are_safe(void **state)
 {
     scene *s = *state;
@@ -302,11 +353,7 @@ static void existing_files_are_safe(void **state)
     assert_int_equal(lt_writer_finish(w), LT_ERR_IO);
     assert_non_null(strstr(lt_error(s->ctx), "kept as"));
     lt_writer_destroy(&w);
-    size_t n;
-    char *data = whole_file(s->path, &n);
-    assert_int_equal(n, 4);
-    assert_memory_equal(data, "mine", 4);
-    free(data);
+    expect_mine(s->path);
     refuse(s, o, LT_ERR_IO, "exists already");
     strcat(s->path, ".part");
     lt_media_info info; /* the frames are not lost */
@@ -406,11 +453,17 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(colours_are_bt709),        T(conversion_is_exact),
-        T(files_are_exact),          T(equal_input_gives_equal_bytes),
-        T(bad_options_are_named),    T(existing_files_are_safe),
-        T(interrupted_files_say_so), T(without_finish_nothing_stays),
-        T(a_killed_part_plays),      T(a_full_disk_is_one_message),
+        T(colours_are_bt709),
+        T(conversion_is_exact),
+        T(files_are_exact),
+        T(equal_input_gives_equal_bytes),
+        T(bad_options_are_named),
+        T(existing_files_are_safe),
+        T(interrupted_files_say_so),
+        T(without_finish_nothing_stays),
+        T(a_killed_part_plays),
+        T(a_full_disk_is_one_message),
+        T(links_and_pipes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
