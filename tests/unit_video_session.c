@@ -300,7 +300,7 @@ static void bad_options_name_the_nearest_good_ones(void **state)
     o.width = -16;
     refused(&w, &o, LT_ERR_ARG, "the nearest is 16");
     o.width = 1 << 30;
-    refused(&w, &o, LT_ERR_ARG, "the nearest is 16384");
+    refused(&w, &o, LT_ERR_ARG, ": 16384 is the most");
     o = options();
     o.height = 33;
     refused(&w, &o, LT_ERR_ARG, "height 33: must be a multiple of 16; the nearest are 32 and 48");
@@ -308,7 +308,9 @@ static void bad_options_name_the_nearest_good_ones(void **state)
     o.num_frames = 80;
     refused(&w, &o, LT_ERR_ARG, "num_frames 80: must be 4 k + 1; the nearest are 77 and 81");
     o.num_frames = INT32_MAX;
-    refused(&w, &o, LT_ERR_ARG, "the nearest is 4093");
+    refused(&w, &o, LT_ERR_ARG, ": 4093 is the most");
+    o.num_frames = 99997; /* 4 k + 1 */
+    refused(&w, &o, LT_ERR_ARG, "num_frames 99997: 4093 is the most");
     o.num_frames = 4093;
     o.width = o.height = 16384;
     refused(&w, &o, LT_ERR_ARG, "tokens");

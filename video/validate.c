@@ -19,11 +19,8 @@ static lt_status check_grid(lt_ctx *ctx, const char *name, int32_t value, int32_
     if (value >= first && value <= max && (value - first) % step == 0) return LT_OK;
     if (value < first)
         return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest is %d", name, value, rule, first);
-    if (value > max)
-        return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest is %d", name, value, rule, max);
-    const int32_t low = value - (value - first) % step;
-    if (low + step > max)
-        return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest is %d", name, value, rule, low);
+    if (value > max) return lti_fail(ctx, LT_ERR_ARG, "%s %d: %d is the most", name, value, max);
+    const int32_t low = value - (value - first) % step; /* max is on the grid: low + step fits */
     return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest are %d and %d", name, value, rule, low,
                     low + step);
 }
