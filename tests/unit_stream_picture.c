@@ -129,7 +129,8 @@ static void broken_files_are_one_message(void **state)
     write_bytes(s->path, "", 0);
     refuse(s, LT_ERR_FORMAT, s->path);
     /* a playlist that would lead to another file */
-    write_bytes(s->path, "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n/etc/passwd\n", 57);
+    static const char list[] = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n/etc/passwd\n";
+    write_bytes(s->path, list, sizeof list - 1);
     refuse(s, LT_ERR_FORMAT, s->path);
     strcpy(s->path, "/tmp");
     refuse(s, LT_ERR_IO, "not a file");
