@@ -18,6 +18,7 @@ static lt_ctx *ctx;
 
 typedef struct edit {
     const char *drop, *add, *reshape, *f8; /* canonical names */
+    const char *lose;                      /* named nowhere, its bytes stay */
     bool foreign;                          /* Diffusers' and Hugging Face's names */
     const char *prefix;
 } edit;
@@ -93,6 +94,7 @@ static void add_tensor(void *user, const char *canonical, int ndim, const int64_
     const bool f8 = is(canonical, m->e->f8);
     int64_t n = f8 ? 1 : 2;
     char *h = m->header;
+    const size_t before = m->len;
     m->len += (size_t)sprintf(h + m->len, "%s\"%s%s\":{\"dtype\":\"%s\",\"shape\":[",
                               m->len > 1 ? "," : "", m->e->prefix ? m->e->prefix : "", name,
                               f8 ? "F8_E4M3" : "BF16");
@@ -103,6 +105,7 @@ static void add_tensor(void *user, const char *canonical, int ndim, const int64_
     }
     m->len += (size_t)sprintf(h + m->len, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", m->at,
                               m->at + n);
+    if (is(canonical, m->e->lose)) m->len = before;
     m->at += n;
 }
 
@@ -407,6 +410,12 @@ static void wrong_tensors(void **state)
         const char *text;
     } cases[] = {
         {{.foreign = true, .drop = "blocks.1.norm3.bias"}, LT_ERR_MISSING, "blocks.1.norm3.bias"},
+        {{.foreign = true, .lose = "blocks.1.norm3.bias"},
+         LT_ERR_MISSING,
+         "missing DiT tensor blocks.1.norm3.bias"},
+        {{.add = "stray", .lose = "stray"},
+         LT_ERR_FORMAT,
+         "behind the last tensor, belong to none"},
         {{.foreign = true, .drop = "patch_embedding.weight"}, LT_ERR_MISSING, "patch_embedding"},
         {{.foreign = true, .reshape = "blocks.0.self_attn.k.bias"},
          LT_ERR_SHAPE,

@@ -28,7 +28,11 @@ static int teardown(void **state)
 static void expect_error(const char *name, lt_status want, const char *text)
 {
     lti_tensors *t = (lti_tensors *)-1;
-    const lt_status s = lti_tensors_open(&t, ctx, temp_path(name), LTI_PART_RAW, NULL);
+    lt_status s = lti_tensors_open(&t, ctx, temp_path(name), LTI_PART_RAW, NULL);
+    if (s >= 0) {
+        s = lti_tensors_whole(t);
+        lti_tensors_close(&t);
+    }
     if (s != want || !strstr(lt_error(ctx), text) || !strstr(lt_error(ctx), name))
         fail_msg("%s, \"%s\": expected %s, \"%s\"", lt_status_name(s), lt_error(ctx),
                  lt_status_name(want), text);
@@ -48,6 +52,7 @@ static void good_file(void **state)
     lti_tensors *t;
     assert_int_equal(lti_tensors_open(&t, ctx, temp_path("good.safetensors"), LTI_PART_RAW, NULL),
                      LT_OK);
+    assert_int_equal(lti_tensors_whole(t), LT_OK);
     assert_int_equal(lti_tensors_count(t), 4);
     assert_string_equal(lti_tensors_metadata(t, "a"), "b");
     assert_null(lti_tensors_metadata(t, "c"));
@@ -118,9 +123,13 @@ static void bad_headers(void **state)
          "\"b\" overlaps a by 16"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
          "\"b\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[8,16]}}",
-         "4 bytes before tensor \"b\""},
+         "bytes 4..7 of the data, before tensor \"b\", belong to none"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}",
-         "8 bytes behind the last"},
+         "bytes 8..15 of the data, behind the last tensor, belong to none"},
+        {"{\"a\":{\"dtype\":\"I64\",\"shape\":[4],\"data_offsets\":[0,16]}}",
+         "dtype I64 do not make the 16 bytes of its offsets, and only F32, BF16 and F16 can be"},
+        {"{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[8],\"data_offsets\":[0,16]}}",
+         "dtype F8_E4M3 do not make the 16 bytes of its offsets, and only F32"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[16],\"data_offsets\":[0,16]},"
          "\"a\":{\"dtype\":\"U8\",\"shape\":[16],\"data_offsets\":[0,16]}}",
          "duplicate"},

@@ -341,6 +341,7 @@ static lt_status judge(lt_ctx *ctx, const lti_findings *f, const lti_tensors *t)
         some(list, sizeof list, f->shape);
         return lti_fail(ctx, LT_ERR_SHAPE, "%s: %s tensor %s", path, name, list);
     }
+    LT_TRY(lti_tensors_whole(t));
     if (!json_array_size(f->unknown)) return LT_OK;
     some(list, sizeof list, f->unknown);
     if (part == LTI_PART_DIT)

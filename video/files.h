@@ -49,6 +49,9 @@ typedef struct lti_tensors lti_tensors;
 LT_MUST_USE lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path,
                                        lti_part part, const char *prefix);
 void lti_tensors_close(lti_tensors **t); /* accepts NULL */
+/* LT_ERR_FORMAT when bytes of a file belong to no tensor. Asked after the configuration has named what is missing
+ * (lti_config_check), since these may be its bytes. */
+LT_MUST_USE lt_status lti_tensors_whole(const lti_tensors *t);
 
 int64_t lti_tensors_count(const lti_tensors *t);
 const lti_entry *lti_tensors_at(const lti_tensors *t, int64_t i); /* sorted by canonical name */

@@ -32,8 +32,10 @@ typedef struct lti_file {
     size_t size;
     lti_stored *tensor; /* sorted by place in the file */
     int64_t count;
-    json_t *header;   /* owns the names */
-    json_t *metadata; /* object of strings, or NULL */
+    size_t hole, hole_end; /* first bytes of the data that belong to no tensor; equal: none */
+    const char *hole_next; /* the tensor behind them, or NULL */
+    json_t *header;        /* owns the names */
+    json_t *metadata;      /* object of strings, or NULL */
 } lti_file;
 
 /* Maps `path` and reads its table of tensors. Errors: LT_ERR_IO, LT_ERR_FORMAT, LT_ERR_UNSUPPORTED (a format that is known and not

@@ -92,8 +92,9 @@ static lt_status read_tensor(lti_stored *t, lt_ctx *ctx, const json_t *desc, siz
     if (!shape_bytes(t, &bytes) || bytes != t->end - t->begin)
         return lti_fail(ctx, LT_ERR_FORMAT,
                         "%s: tensor \"%s\": shape and dtype %s do not make the %zu bytes of its "
-                        "offsets",
-                        path, t->name, t->type->name, t->end - t->begin);
+                        "offsets%s",
+                        path, t->name, t->type->name, t->end - t->begin,
+                        t->type->dtype ? "" : ", and only F32, BF16 and F16 can be computed with");
     return LT_OK;
 }
 
@@ -105,9 +106,17 @@ static int by_place(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
+static void note_hole(lti_file *f, size_t begin, size_t end, const char *next)
+{
+    if (begin == end || f->hole != f->hole_end) return;
+    f->hole = begin;
+    f->hole_end = end;
+    f->hole_next = next;
+}
+
 /* Tensors lie one behind the other from the first byte of the data to the last: two that share bytes, or bytes that nobody names,
- * are how a file smuggles or loses something. */
-static lt_status check_places(const lti_file *f, lt_ctx *ctx, size_t data_len)
+ * are how a file smuggles or loses something. The second is only noted: whose bytes they were is for the configuration to say. */
+static lt_status check_places(lti_file *f, lt_ctx *ctx, size_t data_len)
 {
     size_t at = 0;
     const char *before = "the header";
@@ -116,15 +125,11 @@ static lt_status check_places(const lti_file *f, lt_ctx *ctx, size_t data_len)
         if (t->begin < at)
             return lti_fail(ctx, LT_ERR_FORMAT, "%s: tensor \"%s\" overlaps %s by %zu bytes",
                             f->path, t->name, before, at - t->begin);
-        if (t->begin > at)
-            return lti_fail(ctx, LT_ERR_FORMAT, "%s: %zu bytes before tensor \"%s\" belong to none",
-                            f->path, t->begin - at, t->name);
+        note_hole(f, at, t->begin, t->name);
         at = t->end;
         before = t->name;
     }
-    if (at != data_len)
-        return lti_fail(ctx, LT_ERR_FORMAT, "%s: %zu bytes behind the last tensor belong to none",
-                        f->path, data_len - at);
+    note_hole(f, at, data_len, NULL);
     return LT_OK;
 }
 

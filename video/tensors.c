@@ -303,6 +303,23 @@ lt_status lti_file_parts(uint32_t *parts, lt_ctx *ctx, const char *path)
     return s;
 }
 
+lt_status lti_tensors_whole(const lti_tensors *t)
+{
+    for (int32_t i = 0; i < t->files; i++) {
+        const lti_file *f = t->file[i];
+        if (f->hole == f->hole_end) continue;
+        if (!f->hole_next)
+            return lti_fail(t->ctx, LT_ERR_FORMAT,
+                            "%s: bytes %zu..%zu of the data, behind the last tensor, belong to "
+                            "none",
+                            f->path, f->hole, f->hole_end - 1);
+        return lti_fail(t->ctx, LT_ERR_FORMAT,
+                        "%s: bytes %zu..%zu of the data, before tensor \"%s\", belong to none",
+                        f->path, f->hole, f->hole_end - 1, f->hole_next);
+    }
+    return LT_OK;
+}
+
 /* ---- asking ------------------------------------------------------------------------------ */
 
 int64_t lti_tensors_count(const lti_tensors *t)
