@@ -599,6 +599,51 @@ static void inspected(void **state)
     json_decref(j);
 }
 
+/* A configuration that cannot be read is a problem of the report, not the end of it; nothing renders with it. */
+static void inspected_broken(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *json,
+            *text; /* json NULL: a folder of that name; "": a link into nothing */
+        lt_status status;
+    } cases[] = {
+        {"d/transformer/config.json", "{", "transformer/config.json: not JSON", LT_ERR_FORMAT},
+        {"d/vae/config.json", "{]", "vae/config.json: not JSON", LT_ERR_FORMAT},
+        {"d/text_encoder/config.json", "7", "text_encoder/config.json: not JSON", LT_ERR_FORMAT},
+        {"d/model_index.json", "{", "model_index.json: not JSON", LT_ERR_FORMAT},
+        {"d/vae/config.json", NULL, "vae/config.json: not a regular file", LT_ERR_IO},
+        {"d/model_index.json", NULL, "model_index.json: not a regular file", LT_ERR_IO},
+        {"d/vae/config.json", "", "vae/config.json: No such file", LT_ERR_IO},
+    };
+    lti_config c = small_config();
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        write_diffusers(&c, NULL);
+        const char *json = cases[i].json, *path = temp_path(cases[i].file);
+        assert_int_equal(remove(path), 0);
+        if (!json)
+            assert_int_equal(mkdir(path, 0755), 0);
+        else if (!*json)
+            assert_int_equal(symlink("nowhere", path), 0);
+        else
+            temp_text(cases[i].file, json);
+        bool complete;
+        json_t *j = inspect("d", &complete);
+        assert_false(complete);
+        assert_true(json_is_false(json_object_get(j, "complete")));
+        bool told = false;
+        const json_t *problems = json_object_get(j, "problems");
+        for (size_t k = 0; k < json_array_size(problems); k++)
+            told |= strstr(json_string_value(json_array_get(problems, k)), cases[i].text) != NULL;
+        if (!told) fail_msg("not told: %s", cases[i].text);
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(j, "dit"), "tensors")),
+                         2 * 27 + 15);
+        json_decref(j);
+        expect_fail("d", cases[i].status, cases[i].text);
+        assert_int_equal(remove(temp_path(cases[i].file)), 0);
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -607,6 +652,7 @@ int main(void)
         TEST(single_file),      TEST(heads_unknown),  TEST(by_another_name),
         TEST(wrong_tensors),    TEST(contradictions), TEST(parts_that_do_not_fit),
         TEST(families),         TEST(tied_embedding), TEST(inspected),
+        TEST(inspected_broken),
     };
     return cmocka_run_group_tests(tests, setup_all, teardown_all);
 }

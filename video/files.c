@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { CONFIG_BYTES = 4 << 20 };
+enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16 };
 
 typedef struct finder {
     lt_ctx *ctx;
@@ -114,15 +114,49 @@ static char **why_of(lti_model_files *f, lti_part part)
 
 /* ---- configuration texts ----------------------------------------------------------------- */
 
+/* Keeps the failure `s` of the context for later. Each file once: one config.json may be looked at for every part. */
+static lt_status note_broken(finder *d, lt_status s)
+{
+    lti_model_files *f = d->f;
+    if (s == LT_ERR_MEM) return s;
+    for (int32_t i = 0; i < f->broken_count; i++)
+        if (!strcmp(f->broken[i].message, lt_error(d->ctx))) return LT_OK;
+    if (f->broken_count == LTI_MAX_BROKEN) return LT_OK;
+    lti_broken *b = &f->broken[f->broken_count];
+    LT_TRY(keep(d, &b->message, "%s", lt_error(d->ctx)));
+    b->status = s;
+    f->broken_count++;
+    return LT_OK;
+}
+
+/* The text must be that of a JSON object. */
+static lt_status read_json_text(finder *d, char **text, const char *path)
+{
+    struct stat st;
+    size_t len;
+    json_t *j;
+    if (stat(path, &st)) return lti_fail(d->ctx, LT_ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return lti_fail(d->ctx, LT_ERR_IO, "%s: not a regular file", path);
+    LT_TRY(lti_read_file(text, &len, d->ctx, path, CONFIG_BYTES));
+    if (strlen(*text) != len) return lti_fail(d->ctx, LT_ERR_FORMAT, "%s: not a text file", path);
+    LT_TRY(lti_json_parse(&j, d->ctx, *text, len, CONFIG_DEPTH, path));
+    json_decref(j);
+    return LT_OK;
+}
+
+/* Absent is fine; what is there under that name and cannot be read is noted, a link into nothing too. */
 static lt_status take_text(finder *d, char **text, char **path_slot, const char *dir,
                            const char *name)
 {
     char path[PATH_MAX];
-    if (*text || !join(path, dir, name) || !is_kind(path, S_IFREG)) return LT_OK;
-    size_t len;
-    LT_TRY(lti_read_file(text, &len, d->ctx, path, CONFIG_BYTES));
-    if (strlen(*text) != len) return lti_fail(d->ctx, LT_ERR_FORMAT, "%s: not a text file", path);
-    return keep(d, path_slot, "%s", path);
+    struct stat st;
+    if (*text || !join(path, dir, name)) return LT_OK;
+    if (lstat(path, &st) && (errno == ENOENT || errno == ENOTDIR)) return LT_OK;
+    const lt_status s = read_json_text(d, text, path);
+    if (s >= 0) return keep(d, path_slot, "%s", path);
+    free(*text);
+    *text = NULL;
+    return note_broken(d, s);
 }
 
 /* A config.json that lies beside a file may be that of another part, or of another program: it must look like this part's. */
@@ -143,7 +177,7 @@ static lt_status take_config(finder *d, lti_part part, const char *dir)
     LT_TRY(take_text(d, text, path, dir, "config.json"));
     if (!*text) return LT_OK;
     json_t *j;
-    LT_TRY(lti_json_parse(&j, d->ctx, *text, strlen(*text), 16, *path));
+    LT_TRY(lti_json_parse(&j, d->ctx, *text, strlen(*text), CONFIG_DEPTH, *path));
     const bool mine = (json_object_get(j, sign[part][0]) || json_object_get(j, sign[part][1])) &&
                       (part != LTI_PART_DIT || !json_object_get(j, "d_model"));
     json_decref(j);
@@ -466,6 +500,8 @@ void lti_model_files_close(lti_model_files **pf)
     };
     for (size_t i = 0; i < LT_COUNT(texts); i++)
         free(texts[i]);
+    for (int32_t i = 0; i < f->broken_count; i++)
+        free(f->broken[i].message);
     free(f);
     *pf = NULL;
 }

@@ -71,6 +71,13 @@ lt_tensor_source lti_tensors_source(lti_tensors *t);
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
+/* Configuration files that are there and cannot be read: the parts are found all the same, so that inspect can tell about them. */
+enum { LTI_MAX_BROKEN = 6 };
+typedef struct lti_broken {
+    lt_status status;
+    char *message;
+} lti_broken;
+
 typedef enum lti_layout { LTI_LAYOUT_DIFFUSERS, LTI_LAYOUT_WAN, LTI_LAYOUT_FILE } lti_layout;
 const char *
 lti_layout_name(lti_layout l); /* "diffusers folder", "original Wan folder", "single file" */
@@ -86,6 +93,8 @@ typedef struct lti_model_files {
     char *dit_config, *text_config, *vae_config, *scheduler_config, *model_index, *longtake_config;
     char *dit_config_path, *text_config_path, *vae_config_path, *scheduler_config_path,
         *model_index_path, *longtake_config_path;
+    lti_broken broken[LTI_MAX_BROKEN]; /* lti_config_read fails with the first */
+    int32_t broken_count;
 } lti_model_files;
 
 /* Finds and maps what `opt` names; parts that are not there are NULL (lti_model_files_require turns that into an error).

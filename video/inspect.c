@@ -26,9 +26,14 @@ static void set_text(json_t *o, const char *key, const char *text)
     set(o, key, text ? json_string(text) : json_null());
 }
 
+static void add_problem(inspection *in, const char *text)
+{
+    json_array_append_new(in->problems, json_string(text));
+}
+
 static void problem(inspection *in)
 {
-    json_array_append_new(in->problems, json_string(lt_error(in->ctx)));
+    add_problem(in, lt_error(in->ctx));
 }
 
 /* ---- a part ------------------------------------------------------------------------------ */
@@ -155,6 +160,8 @@ static void read_config(inspection *in)
     const lti_model_files *f = in->f;
     lti_config *c = &in->config;
     bool good = true;
+    for (int32_t i = 0; i < f->broken_count; i++)
+        add_problem(in, f->broken[i].message);
     if (f->dit) {
         in->read[LTI_PART_DIT] =
             lti_dit_config_read(&c->dit, in->ctx, f->dit, f->dit_config, f->dit_config_path) >= 0;
@@ -173,7 +180,7 @@ static void read_config(inspection *in)
         if (!in->read[LTI_PART_VAE]) problem(in);
         good &= in->read[LTI_PART_VAE];
     }
-    if (!good) return;
+    if (!good || f->broken_count) return;
     lti_config whole;
     if (lti_config_read(&whole, in->ctx, f) < 0)
         problem(in);
