@@ -63,9 +63,9 @@ static lt_status set_other(lt_ctx *ctx, item *it, const char *key, const json_t 
         *(*key == 'w' ? &it->set.size.width : &it->set.size.height) = (int32_t)v;
         return LT_OK;
     }
-    /* the caller's own, and what a finished file says beside its parameters: those can be a line again */
-    static const char *const notes[] = {"user",      "metadata", "model",
-                                        "generator", "family",   "dtype"};
+    /* the caller's own, and what a finished file says beside its parameters: those can be a line again (check_origin) */
+    static const char *const notes[] = {"user",  "metadata", "generator",    "family",   "dtype",
+                                        "model", "vae",      "text_encoder", "tokenizer"};
     *known = false;
     for (size_t i = 0; i < LT_COUNT(notes) && !*known; i++)
         *known = !strcmp(key, notes[i]);
@@ -81,44 +81,78 @@ static lt_status set_field(lt_ctx *ctx, item *it, const char *key, const json_t 
     const char *name = strcmp(key, "input_reference") ? key : "image"; /* the videos API's word */
     const lti_option *o = lti_option_find(&table, name, strlen(name));
     if (o) return lti_option_set_json(ctx, o, &it->set, key, value);
+    char known_names[300];
+    lti_option_list(&table, known_names, sizeof known_names);
     const char *near = lti_option_nearest(&table, key, strlen(key));
-    return lti_fail(ctx, LT_ERR_ARG, "unknown field '%.80s'%s%s", key, near ? ", nearest: " : "",
-                    near ? near : "");
+    return lti_fail(ctx, LT_ERR_ARG,
+                    "unknown field '%.80s'%s%s (known: %s, width, height, user, metadata)", key,
+                    near ? ", nearest: " : "", near ? near : "", known_names);
+}
+
+/* A line may say what its video was made with; another would make another. */
+static lt_status check_origin(lt_ctx *ctx, const item *it, const char *field, const char *ours)
+{
+    const json_t *v = json_object_get(it->json, field);
+    const char *text = json_string_value(v);
+    if (!v || (text && ours && (!strcmp(text, ours) || !strcmp(text, lti_base_name(ours)))))
+        return LT_OK;
+    return lti_fail(ctx, LT_ERR_ARG, "%s: this batch renders with %s%s%s only", field,
+                    ours ? "'" : "the model's own", ours ? lti_base_name(ours) : "",
+                    ours ? "'" : "");
+}
+
+static lt_status check_origins(lt_ctx *ctx, const batch *b, const item *it)
+{
+    LT_TRY(check_origin(ctx, it, "model", b->model.path));
+    LT_TRY(check_origin(ctx, it, "vae", b->model.vae));
+    LT_TRY(check_origin(ctx, it, "text_encoder", b->model.text_encoder));
+    LT_TRY(check_origin(ctx, it, "tokenizer", b->model.tokenizer));
+    return check_origin(ctx, it, "dtype", lti_dtype_word(&b->model, b->dev));
+}
+
+static lt_status check_name(lt_ctx *ctx, const batch *b, const item *it)
+{
+    const char *name = it->set.name, *end = name ? strrchr(name, '.') : NULL;
+    if (!name) return LT_OK;
+    if (strchr(name, '/') || name[0] == '.' || strlen(name) > 200)
+        return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': a plain file name is wanted", name);
+    if (end && !strcasecmp(end, ".mp4"))
+        return lti_fail(ctx, LT_ERR_ARG, "name '%.200s': without .mp4, which is added", name);
+    const char *other = json_string_value(json_object_get(b->names, name));
+    if (other && strcmp(other, it->hash))
+        return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': an earlier line has it", name);
+    json_object_set_new(b->names, name, json_string(it->hash));
+    return LT_OK;
 }
 
 static lt_status check_item(lt_ctx *ctx, const batch *b, const item *it)
 {
-    const json_t *model = json_object_get(it->json, "model");
+    const json_t *w = json_object_get(it->json, "width"), *h = json_object_get(it->json, "height");
     if (!it->set.prompt) return lti_fail(ctx, LT_ERR_ARG, "prompt: missing");
-    if (!it->set.size.width != !it->set.size.height)
-        return lti_fail(ctx, LT_ERR_ARG, "width and height: one of them is missing");
-    if (model && (!json_is_string(model) ||
-                  (strcmp(json_string_value(model), b->model.path) &&
-                   strcmp(json_string_value(model), lti_base_name(b->model.path)))))
-        return lti_fail(ctx, LT_ERR_ARG, "model: this batch renders with '%s' only",
-                        lti_base_name(b->model.path));
-    if (it->set.name &&
-        (strchr(it->set.name, '/') || it->set.name[0] == '.' || strlen(it->set.name) > 200))
-        return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': a plain file name is wanted", it->set.name);
-    if (it->set.name) {
-        const char *other = json_string_value(json_object_get(b->names, it->set.name));
-        if (other && strcmp(other, it->hash))
-            return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': an earlier line has it", it->set.name);
-        json_object_set_new(b->names, it->set.name, json_string(it->hash));
-    }
+    if (json_object_get(it->json, "size") && (w || h))
+        return lti_fail(ctx, LT_ERR_ARG, "size: width or height is given too");
+    if (!w != !h) return lti_fail(ctx, LT_ERR_ARG, "width and height: one of them is missing");
+    LT_TRY(check_origins(ctx, b, it));
+    LT_TRY(check_name(ctx, b, it));
     return lti_settings_check(ctx, &it->set);
 }
 
-static void hash_file(lti_hash *h, const char *path)
+static void hash_file(lt_ctx *ctx, lti_hash *h, const char *path)
 {
     unsigned char buf[4096];
-    FILE *f = path ? fopen(path, "re") : NULL;
+    FILE *f = path ? lti_regular_open(ctx, path) : NULL; /* the render says why not */
     for (size_t n; f && (n = fread(buf, 1, sizeof buf, f)) > 0;)
         lti_hash_add(h, buf, n);
     if (f) fclose(f);
 }
 
-/* Equal items have equal hashes whatever the order of their fields; the name and the caller's own notes do not count. */
+static void hash_text(lti_hash *h, const char *text)
+{
+    lti_hash_add(h, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+/* Equal items have equal hashes whatever the order of their fields; the caller's own notes do not count. What only changes
+ * the bytes (number type, instruction set, where the parts are) comes after the seed: the same items get the same seeds everywhere. */
 static void hash_item(const batch *b, item *it)
 {
     lti_hash h;
@@ -133,18 +167,32 @@ static void hash_item(const batch *b, item *it)
     json_decref(content);
     const lti_settings *s = b->set;
     const int n =
-        snprintf(text, sizeof text, "%d %dx%d %a %d %d %d %a %a %d %d %d %d %" PRIu64 " %d %s",
-                 s->dtype, s->size.width, s->size.height, s->seconds, s->num_frames, s->fps,
+        snprintf(text, sizeof text, "%dx%d %a %d %d %d %a %a %d %d %d %d %" PRIu64 " %d %s",
+                 s->size.width, s->size.height, s->seconds, s->num_frames, s->fps,
                  s->num_inference_steps, s->guidance_scale, s->flow_shift, s->sampler, s->mode,
                  s->codec, s->crf, s->seed.value, s->seed.set, s->attention);
     lti_hash_add(&h, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
     if (s->negative_prompt) lti_hash_add(&h, s->negative_prompt, strlen(s->negative_prompt));
     lti_hash_add(&h, b->model.path, strlen(b->model.path));
-    hash_file(&h, it->set.image);
-    memcpy(it->hash, lti_hash_text(&h), sizeof it->hash);
+    hash_file(b->ctx, &h, it->set.image);
     if (!it->set.seed.set)
         it->set.seed =
             (lti_seed){h.value & 0xffffffffu, true}; /* so that a rerun makes the same video */
+    hash_text(&h, b->model.vae);
+    hash_text(&h, b->model.text_encoder);
+    hash_text(&h, b->model.tokenizer);
+    hash_text(&h, lti_dtype_word(&b->model, b->dev));
+    hash_text(&h, lt_dev_isa(b->dev));
+    memcpy(it->hash, lti_hash_text(&h), sizeof it->hash);
+}
+
+/* Why jansson took no value from a line. Its integers end below half of the seeds. */
+static lt_status bad_json(lt_ctx *ctx, const json_error_t *e)
+{
+    return lti_fail(ctx, LT_ERR_FORMAT, "not JSON that can be read: %s%s", e->text,
+                    json_error_code(e) == json_error_numeric_overflow
+                        ? " (a seed over 9223372036854775807 is written as a text)"
+                        : "");
 }
 
 static void read_item(batch *b, item *it, const char *text, size_t len)
@@ -154,8 +202,7 @@ static void read_item(batch *b, item *it, const char *text, size_t len)
     it->json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     lt_status s = LT_OK;
     if (!it->json || !json_is_object(it->json)) {
-        s = lti_fail(b->ctx, LT_ERR_FORMAT, "not a JSON object%s%s", it->json ? "" : ": ",
-                     it->json ? "" : e.text);
+        s = it->json ? lti_fail(b->ctx, LT_ERR_FORMAT, "not a JSON object") : bad_json(b->ctx, &e);
         lti_hash h;
         lti_hash_begin(&h);
         lti_hash_add(&h, text, len);
@@ -165,16 +212,17 @@ static void read_item(batch *b, item *it, const char *text, size_t len)
         json_t *value;
         json_object_foreach(it->json, key, value) if (s == LT_OK) s =
             set_field(b->ctx, it, key, value);
-        hash_item(b, it);
+        if (s < 0) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
+        hash_item(b, it); /* may leave another message: a picture that is not there */
         if (s == LT_OK) s = check_item(b->ctx, b, it);
     }
-    if (s < 0) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
+    if (s < 0 && !it->message[0]) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
 }
 
 static lt_status read_items(batch *b, const char *path)
 {
-    FILE *f = fopen(path, "re");
-    if (!f) return lti_fail(b->ctx, LT_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+    FILE *f = lti_regular_open(b->ctx, path);
+    if (!f) return LT_ERR_IO;
     char *text = NULL;
     size_t room = 0;
     ssize_t n;
@@ -212,13 +260,13 @@ static lt_status read_items(batch *b, const char *path)
 static lt_status open_manifest(batch *b)
 {
     char path[4200];
-    if (mkdir(b->set->out_dir, 0777) && errno != EEXIST)
-        return lti_fail(b->ctx, LT_ERR_IO, "cannot make the folder '%s': %s", b->set->out_dir,
-                        strerror(errno));
+    LT_TRY(lti_folder_make(b->ctx, b->set->out_dir));
     snprintf(path, sizeof path, "%s/manifest.jsonl", b->set->out_dir);
-    b->manifest_fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    FILE *f = b->manifest_fd < 0 ? NULL : fopen(path, "re");
-    if (!f) return lti_fail(b->ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    /* locked until the end: a second batch in this folder would make the same items */
+    LT_TRY(lti_file_own(&b->manifest_fd, b->ctx, path, O_APPEND));
+    const int reader = dup(b->manifest_fd);
+    FILE *f = reader < 0 ? NULL : fdopen(reader, "r");
+    if (!f) return lti_fail(b->ctx, LT_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
     char *text = NULL;
     size_t room = 0;
     ssize_t n;
@@ -239,16 +287,21 @@ static lt_status open_manifest(batch *b)
     return LT_OK;
 }
 
-static lt_status append(batch *b, const item *it, const char *status, const char *file,
-                        double seconds, const char *message)
+/* `path` is the finished file, or NULL. */
+static lt_status append(batch *b, const item *it, const char *path, double seconds)
 {
     char seed[24];
-    snprintf(seed, sizeof seed, "%" PRIu64, it->set.seed.value);
-    json_t *entry = json_pack("{s:I, s:s, s:s, s:s, s:s, s:f, s:s}", "line", (json_int_t)it->line,
-                              "hash", it->hash, "status", status, "file", file, "seed", seed,
-                              "seconds", seconds, "message", message);
+    struct stat st;
+    json_t *entry =
+        json_pack("{s:I, s:s, s:s, s:s, s:f, s:s}", "line", (json_int_t)it->line, "hash", it->hash,
+                  "status", path ? "done" : "failed", "file", path ? lti_base_name(path) : "",
+                  "seconds", seconds, "message", it->message);
     json_t *metadata = json_object_get(it->json, "metadata"),
            *user = json_object_get(it->json, "user");
+    snprintf(seed, sizeof seed, "%" PRIu64, it->set.seed.value);
+    if (it->set.seed.set && json_is_object(it->json))
+        json_object_set_new(entry, "seed", json_string(seed));
+    if (path && !lstat(path, &st)) json_object_set_new(entry, "bytes", json_integer(st.st_size));
     if (metadata) json_object_set(entry, "metadata", metadata);
     if (user) json_object_set(entry, "user", user);
     char *text = entry ? json_dumps(entry, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
@@ -266,19 +319,21 @@ static lt_status append(batch *b, const item *it, const char *status, const char
     return s;
 }
 
-static void file_name(const item *it, char *name, size_t size)
+static void video_path(const batch *b, const item *it, char *path, size_t size)
 {
-    snprintf(name, size, "%s.mp4", it->set.name ? it->set.name : it->hash);
+    snprintf(path, size, "%s/%s.mp4", b->set->out_dir, it->set.name ? it->set.name : it->hash);
 }
 
+/* The manifest says so, and the file is there as it was left. */
 static bool is_done(const batch *b, const item *it)
 {
-    char path[4600], name[256];
+    char path[4600];
+    struct stat st;
     const json_t *entry = json_object_get(b->manifest, it->hash);
     const char *status = json_string_value(json_object_get(entry, "status"));
-    file_name(it, name, sizeof name);
-    snprintf(path, sizeof path, "%s/%s", b->set->out_dir, name);
-    return status && !strcmp(status, "done") && !access(path, R_OK);
+    video_path(b, it, path, sizeof path);
+    return status && !strcmp(status, "done") && !lstat(path, &st) && S_ISREG(st.st_mode) &&
+           st.st_size == json_integer_value(json_object_get(entry, "bytes"));
 }
 
 /* ---- the run ---- */
@@ -316,10 +371,9 @@ static lt_status render_item(batch *b, item *it, const char *path, double *secon
 
 static lt_status run_item(batch *b, item *it)
 {
-    char name[256], path[4600];
+    char path[4600];
     double seconds = 0;
-    file_name(it, name, sizeof name);
-    snprintf(path, sizeof path, "%s/%s", b->set->out_dir, name);
+    video_path(b, it, path, sizeof path);
     lt_status s = LT_ERR_ARG;
     if (!it->message[0]) {
         s = render_item(b, it, path, &seconds);
@@ -331,8 +385,7 @@ static lt_status run_item(batch *b, item *it)
         printf("%s  line %" PRId64 ", %.1f s\n", path, it->line, seconds);
     else
         fprintf(stderr, "longtake: line %" PRId64 ": %s\n", it->line, it->message);
-    return append(b, it, s == LT_OK ? "done" : "failed", s == LT_OK ? name : "", seconds,
-                  it->message);
+    return append(b, it, s == LT_OK ? path : NULL, seconds);
 }
 
 static lt_status run_all(batch *b, const char *path)

@@ -11,21 +11,41 @@ static const char usage[] =
     "A video: format, frames, the parameters it was made with and the marks it carries.\n"
     "Exit status 1 when a model is not complete.";
 
+/* A text of a foreign file, without what moves the cursor of a terminal or begins another line. */
+static void put_text(const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) /* U+0080..U+009F: controls too */
+            printf("\\x%02x", *++p);
+        else if (*p == '\n')
+            fputs("\\n", stdout);
+        else if (*p < 0x20 || *p == 0x7f)
+            printf("\\x%02x", *p);
+        else
+            putchar(*p);
+}
+
+static void put_key(const char *key, int indent)
+{
+    printf("%*s", indent, "");
+    put_text(key);
+    putchar(':');
+}
+
 /* Numbers on one line, texts below each other, long lists cut. */
 static void print_list(const char *key, json_t *list, int indent)
 {
     const size_t shown = 20, n = json_array_size(list);
     const bool texts = json_is_string(json_array_get(list, 0));
-    printf("%*s%s:%s", indent, "", key, n ? "" : " none");
+    put_key(key, indent);
+    if (!n) fputs(" none", stdout);
     for (size_t i = 0; i < n && i < shown; i++) {
         json_t *v = json_array_get(list, i);
         char *text = json_is_string(v)
                          ? NULL
                          : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        if (texts)
-            printf("\n%*s%s", indent + 2, "", text ? text : json_string_value(v));
-        else
-            printf(" %s", text ? text : json_string_value(v));
+        printf("%s%*s", texts ? "\n" : "", texts ? indent + 2 : 1, "");
+        put_text(text ? text : json_string_value(v));
         free(text);
     }
     if (n > shown) printf("%s... and %zu more (--json lists all)", texts ? "\n" : " ", n - shown);
@@ -42,19 +62,24 @@ static void print_value(const char *key, json_t *value, int indent)
     const json_t *count =
         json_object_get(value, "count"); /* "missing": {"count": 0, "names": []} */
     if (json_is_integer(count) && !json_integer_value(count)) {
-        printf("%*s%s: none\n", indent, "", key);
+        put_key(key, indent);
+        puts(" none");
         return;
     }
     if (json_is_object(value)) {
         const char *k;
         json_t *v;
-        printf("%*s%s:\n", indent, "", key);
+        put_key(key, indent);
+        putchar('\n');
         json_object_foreach(value, k, v) print_value(k, v, indent + 2);
         return;
     }
     char *text =
         json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-    printf("%*s%s: %s\n", indent, "", key, text ? text : json_string_value(value));
+    put_key(key, indent);
+    putchar(' ');
+    put_text(text ? text : json_string_value(value));
+    putchar('\n');
     free(text);
 }
 

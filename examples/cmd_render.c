@@ -1,10 +1,8 @@
 /* cmd_render.c: longtake render PROMPT -o out.mp4 */
 #include "examples/command.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char usage[] =
     "render PROMPT -o FILE.mp4 [options]\n\n"
@@ -21,13 +19,20 @@ static lt_status check_words(lt_ctx *ctx, const lti_settings *set, const lti_pos
             "render: one prompt is wanted, '%.80s' is a second word: put the prompt in quotes",
             pos->text[1]);
     if (!set->output) return lti_fail(ctx, LT_ERR_ARG, "render: -o FILE.mp4 is missing");
+    const char *end = set->report ? strrchr(set->report, '.') : NULL;
+    if (end && (!strcasecmp(end, ".mp4") || !strcasecmp(end, ".part")))
+        return lti_fail(ctx, LT_ERR_ARG, "--report '%.200s': names in %s are for videos",
+                        set->report, end);
     return LT_OK;
 }
 
-static lt_status make_dir(lt_ctx *ctx, const char *path)
+/* Every place that will be written, so that a bad one is known before hours of work. */
+static lt_status open_places(lti_job *j)
 {
-    if (!path || !mkdir(path, 0777) || errno == EEXIST) return LT_OK;
-    return lti_fail(ctx, LT_ERR_IO, "cannot make the folder '%s': %s", path, strerror(errno));
+    const lti_settings *s = j->set;
+    if (s->frames_dir) LT_TRY(lti_folder_make(j->ctx, s->frames_dir));
+    if (s->report) LT_TRY(lti_json_check(j->ctx, s->report, s->overwrite));
+    return lti_job_create_file(j, s->overwrite);
 }
 
 static void print_result(const lti_job *j)
@@ -44,8 +49,7 @@ static lt_status render(lti_job *j)
 {
     lt_model *model = NULL;
     char line[400];
-    lt_status s = make_dir(j->ctx, j->set->frames_dir);
-    if (s == LT_OK) s = lti_job_create_file(j, j->set->overwrite);
+    lt_status s = open_places(j);
     if (s == LT_OK && !j->set->quiet) {
         lti_job_describe(j, line, sizeof line);
         fprintf(stderr, "%s (%s): %s; %.2f GiB\n", lti_base_name(j->model->path), j->info->family,

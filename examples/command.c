@@ -19,6 +19,7 @@ lt_status lti_begin(lt_ctx *ctx, uint32_t command, const char *usage, lti_settin
     if (set->help) {
         printf("usage: longtake %s\n\n", usage);
         lti_options_help(&table, stdout);
+        puts("\nOf an option that is given twice the last one counts.");
         *done = true;
         return LT_OK;
     }

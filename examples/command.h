@@ -21,12 +21,15 @@ LT_MUST_USE lt_status lti_begin(lt_ctx *ctx, uint32_t command, const char *usage
 
 /* ---- interrupt.c: Ctrl-C ---- */
 
-/* A thread waits for SIGINT, SIGTERM and SIGHUP and cancels the session of the moment; a second signal ends the program at once.
+/* A thread waits for SIGINT, SIGTERM and SIGHUP (those that were not ignored already: nohup) and cancels the session of the moment; a second signal ends the program at once.
  * Start it before other threads exist: they inherit the blocked signals. */
 typedef struct lti_interrupt lti_interrupt;
 LT_MUST_USE lt_status lti_interrupt_start(lti_interrupt **out, lt_ctx *ctx);
 void lti_interrupt_stop(lti_interrupt **it);                /* accepts NULL */
 void lti_interrupt_watch(lti_interrupt *it, lt_session *s); /* NULL: none */
+/* The video being written, borrowed until the next call; NULL: none. A second signal removes its part when no frame can be read
+ * from it, and says so when some can. */
+void lti_interrupt_output(lti_interrupt *it, const char *path);
 bool lti_interrupted(const lti_interrupt *it);
 
 /* ---- progress.c: one line that is written over, on a terminal only ---- */
@@ -39,6 +42,16 @@ typedef struct lti_progress {
 void lti_progress_begin(lti_progress *p, bool quiet);
 void lti_progress_show(void *progress, const lt_progress *now); /* an lt_progress_fn */
 void lti_progress_clear(lti_progress *p);
+
+/* ---- files.c ---- */
+
+/* A regular file for reading; NULL leaves the message. */
+FILE *lti_regular_open(lt_ctx *ctx, const char *path);
+/* A regular file with one name for reading and writing, made where it is missing, locked while it is open, not emptied. flags: more
+ * of open()'s. Errors: LT_ERR_IO, *out is -1. */
+LT_MUST_USE lt_status lti_file_own(int *out, lt_ctx *ctx, const char *path, int flags);
+/* A folder that can be written, made where it is missing. */
+LT_MUST_USE lt_status lti_folder_make(lt_ctx *ctx, const char *path);
 
 /* ---- model.c ---- */
 
@@ -87,6 +100,8 @@ void lti_job_describe(const lti_job *j, char *text, size_t size);
 
 /* ---- params.c: what a file says about its making ---- */
 
+/* Of the matrix products: what "auto" comes to on this device. */
+const char *lti_dtype_word(const lt_model_options *model, const lt_dev *dev);
 /* A new object with the field names of batch files, so that a file's parameters can be rendered again. */
 json_t *lti_params_json(const lti_job *j);
 /* Calls writer creation's metadata together: title, artist, comment, marks, every parameter. The texts live in `store`, a list to be
@@ -105,7 +120,9 @@ const char *lti_hash_text(lti_hash *h);
 /* ---- report.c ---- */
 
 LT_MUST_USE lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j);
-/* Writes a JSON text under its name in one step. */
+/* Whether that would work, without a trace. What exists is refused unless it is a regular file and `overwrite`. */
+LT_MUST_USE lt_status lti_json_check(lt_ctx *ctx, const char *path, bool overwrite);
+/* Writes a JSON text under its name in one step, in place of a regular file of that name. */
 LT_MUST_USE lt_status lti_json_write(lt_ctx *ctx, const char *path, const json_t *value);
 /* {"live": ..., "peak": ..., "by_tag": {...}, "process_peak": ...}, bytes. */
 json_t *lti_memory_json(const lt_dev *dev);

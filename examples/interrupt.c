@@ -1,6 +1,7 @@
 /* interrupt.c: Ctrl-C. No handler and so no global: signals are blocked and a thread waits for them. */
 #include "examples/command.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -11,9 +12,28 @@ struct lti_interrupt {
     pthread_t thread;
     pthread_mutex_t lock;
     lt_session *session; /* {lock} */
+    const char *output;  /* {lock} */
     atomic_bool seen;
     sigset_t signals;
 };
+
+/* What a program that ends at once leaves of the video. */
+static void leave_part(lti_interrupt *it)
+{
+    char path[4200];
+    lt_ctx *ctx;
+    lt_media_info info;
+    pthread_mutex_lock(&it->lock); /* for good */
+    if (!it->output || lt_ctx_create(&ctx, NULL, NULL, LT_LOG_ERROR) < 0) return;
+    snprintf(path, sizeof path, "%s.final.part", it->output);
+    unlink(path);
+    snprintf(path, sizeof path, "%s.part", it->output);
+    if (lt_media_inspect(&info, ctx, path) == LT_OK && info.frames > 0)
+        fprintf(stderr, "longtake: quit; the first %" PRId64 " frames are in '%s'\n", info.frames,
+                path);
+    else
+        unlink(path);
+}
 
 static void *wait_for_signals(void *arg)
 {
@@ -25,6 +45,7 @@ static void *wait_for_signals(void *arg)
         if (sigwait(&it->signals, &sig)) return NULL;
         if (sig == SIGUSR2) return NULL; /* lti_interrupt_stop */
         if (atomic_exchange(&it->seen, true)) {
+            leave_part(it);
             signal(sig, SIG_DFL);
             pthread_sigmask(SIG_UNBLOCK, &it->signals, NULL);
             raise(sig);
@@ -42,9 +63,11 @@ lt_status lti_interrupt_start(lti_interrupt **out, lt_ctx *ctx)
     if (!it) return lti_fail(ctx, LT_ERR_MEM, "no memory to start");
     pthread_mutex_init(&it->lock, NULL);
     sigemptyset(&it->signals);
-    sigaddset(&it->signals, SIGINT);
-    sigaddset(&it->signals, SIGTERM);
-    sigaddset(&it->signals, SIGHUP);
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction old;
+    for (size_t i = 0; i < LT_COUNT(ends); i++) /* nohup: what was ignored stays so */
+        if (!sigaction(ends[i], NULL, &old) && old.sa_handler != SIG_IGN)
+            sigaddset(&it->signals, ends[i]);
     sigaddset(&it->signals, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, &it->signals, NULL);
     if (!pthread_create(&it->thread, NULL, wait_for_signals, it)) return LT_OK;
@@ -70,6 +93,13 @@ void lti_interrupt_watch(lti_interrupt *it, lt_session *s)
     pthread_mutex_lock(&it->lock);
     it->session = s;
     if (s && atomic_load(&it->seen)) lt_session_cancel(s); /* it came before the session did */
+    pthread_mutex_unlock(&it->lock);
+}
+
+void lti_interrupt_output(lti_interrupt *it, const char *path)
+{
+    pthread_mutex_lock(&it->lock);
+    it->output = path;
     pthread_mutex_unlock(&it->lock);
 }
 

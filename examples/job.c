@@ -56,9 +56,10 @@ static lt_status fill_options(lti_job *j)
 
 lt_status lti_job_prepare(lti_job *j)
 {
-    if (!*j->prompt || !lti_utf8_valid(j->prompt))
+    const bool empty = !j->prompt[strspn(j->prompt, " \t\r\n")];
+    if (empty || !lti_utf8_valid(j->prompt))
         return lti_fail(j->ctx, LT_ERR_ARG, "prompt: %s",
-                        *j->prompt ? "not valid UTF-8" : "the text is empty");
+                        empty ? "the text is empty" : "not valid UTF-8");
     LT_TRY(fill_options(j));
     LT_TRY(lt_session_validate(j->ctx, j->info, &j->opt));
     if (j->set->image) {
@@ -102,6 +103,7 @@ lt_status lti_job_create_file(lti_job *j, bool overwrite)
     lt_status s =
         lti_params_metadata(j->ctx, j->params, entries, MAX_METADATA, &w.nmetadata, store);
     if (s == LT_OK) s = lt_writer_create(&j->writer, j->ctx, &w);
+    if (s == LT_OK) lti_interrupt_output(j->interrupt, j->output);
     json_decref(store);
     return s;
 }
@@ -177,6 +179,7 @@ lt_status lti_job_run(lti_job *j, lt_model *model)
 
 void lti_job_close(lti_job *j)
 {
+    if (j->writer) lti_interrupt_output(j->interrupt, NULL);
     lt_writer_destroy(&j->writer);
     free(j->image);
     json_decref(j->params);

@@ -1,8 +1,11 @@
 /* main.c: the `longtake` command: chooses the subcommand. */
 #include "examples/command.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -32,7 +35,7 @@ static void print_log(void *user, lt_log_level level, const char *line)
     fprintf(stderr, "level=%s %s\n", names[level], line);
 }
 
-/* LONGTAKE_LOG=warn, info, debug or trace; silent without. */
+/* LONGTAKE_LOG=error, warn, info, debug or trace; warnings without. */
 static lt_log_level log_level(void)
 {
     const char *env = getenv("LONGTAKE_LOG");
@@ -42,16 +45,35 @@ static lt_log_level log_level(void)
     return LT_LOG_WARN;
 }
 
+/* A file of ours that got number 2 would take what is said on standard error into itself. */
+static void open_standard_files(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR); /* the lowest number that is free */
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
+/* What was printed may not have arrived: a full disk. */
+static int end(int status)
+{
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    fprintf(stderr, "longtake: cannot write to standard output: %s\n", strerror(errno));
+    return status ? status : LTI_EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_files();
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
         !strcmp(argv[1], "help")) {
         usage(argc < 2 ? stderr : stdout);
-        return argc < 2 ? LTI_EXIT_USAGE : LTI_EXIT_OK;
+        return end(argc < 2 ? LTI_EXIT_USAGE : LTI_EXIT_OK);
     }
     if (!strcmp(argv[1], "--version")) {
         puts("longtake " LT_VERSION);
-        return LTI_EXIT_OK;
+        return end(LTI_EXIT_OK);
     }
     setenv("SVT_LOG", "1", 0); /* SVT-AV1 prints its settings otherwise; before any thread */
     lt_ctx *ctx;
@@ -68,5 +90,5 @@ int main(int argc, char **argv)
         status = lti_exit(ctx, LT_ERR_ARG);
     }
     lt_ctx_destroy(&ctx);
-    return status;
+    return end(status);
 }

@@ -230,6 +230,20 @@ const char *lti_option_nearest(const lti_table *t, const char *name, size_t len)
     return best;
 }
 
+void lti_option_list(const lti_table *t, char *text, size_t size)
+{
+    size_t n = 0;
+    *text = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const char *name = t->rows[i].name;
+        if (!(t->rows[i].commands & t->command) || n + strlen(name) + 3 > size) continue;
+        if (n) n = (size_t)(stpcpy(text + n, ", ") - text);
+        for (; *name; name++)
+            text[n++] = *name == '-' ? '_' : *name;
+        text[n] = 0;
+    }
+}
+
 static lt_status unknown(lt_ctx *ctx, const lti_table *t, const char *arg, const char *name,
                          size_t len)
 {

@@ -63,6 +63,8 @@ LT_MUST_USE lt_status lti_option_set_json(lt_ctx *ctx, const lti_option *o, void
 const lti_option *lti_option_find(const lti_table *t, const char *name, size_t len);
 /* The nearest name, or NULL when none is near. */
 const char *lti_option_nearest(const lti_table *t, const char *name, size_t len);
+/* All names, as fields of a batch file: "prompt, num_frames". */
+void lti_option_list(const lti_table *t, char *text, size_t size);
 void lti_options_help(const lti_table *t, FILE *out);
 bool lti_utf8_valid(const char *text);
 

@@ -23,23 +23,39 @@ const char *lti_hash_text(lti_hash *h)
     return h->text;
 }
 
+const char *lti_dtype_word(const lt_model_options *model, const lt_dev *dev)
+{
+    return lt_dtype_name(model->dtype ? model->dtype : lt_dev_auto_dtype(dev));
+}
+
+/* Parts that did not come with the model. */
+static void add_part(json_t *p, const char *key, const char *path)
+{
+    if (path) json_object_set_new(p, key, json_string(lti_base_name(path)));
+}
+
 json_t *lti_params_json(const lti_job *j)
 {
     const lt_session_options *o = &j->opt;
+    const lt_codec codec = (lt_codec)j->set->codec;
     char size[32], seed[24];
     snprintf(size, sizeof size, "%dx%d", o->width, o->height);
     snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
     json_t *p = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:s, s:s}", "generator",
-        "Longtake " LT_VERSION, "prompt", o->prompt, "negative_prompt",
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:s, s:s, s:s, s:i}",
+        "generator", "Longtake " LT_VERSION, "prompt", o->prompt, "negative_prompt",
         o->negative_prompt ? o->negative_prompt : j->info->default_negative, "model",
         lti_base_name(j->model->path), "family", j->info->family, "size", size, "num_frames",
         o->num_frames, "fps", o->fps, "num_inference_steps", o->num_inference_steps,
         "guidance_scale", o->guidance_scale, "flow_shift", o->flow_shift, "sampler",
         lt_solver_name(o->solver), "attention", o->attention, "seed", seed, "dtype",
-        lt_dtype_name(j->model->dtype ? j->model->dtype : lt_dev_auto_dtype(j->dev)));
-    if (p && j->set->image)
-        json_object_set_new(p, "image", json_string(lti_base_name(j->set->image)));
+        lti_dtype_word(j->model, j->dev), "codec", lt_codec_name(codec), "crf",
+        j->set->crf < 0 ? lt_codec_default_crf(codec) : j->set->crf);
+    if (!p) return NULL;
+    add_part(p, "image", j->set->image);
+    add_part(p, "vae", j->model->vae);
+    add_part(p, "text_encoder", j->model->text_encoder);
+    add_part(p, "tokenizer", j->model->tokenizer);
     return p;
 }
 

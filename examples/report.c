@@ -4,26 +4,61 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* What a rename would replace: nothing, or a regular file when it may. */
+static lt_status check_target(lt_ctx *ctx, const char *path, bool overwrite)
+{
+    struct stat st;
+    if (lstat(path, &st)) return LT_OK; /* what else may be wrong, making the part tells */
+    if (!S_ISREG(st.st_mode))
+        return lti_fail(ctx, LT_ERR_IO, "'%s' is not a regular file and is not replaced", path);
+    if (!overwrite)
+        return lti_fail(ctx, LT_ERR_IO, "'%s' exists already (--overwrite replaces it)", path);
+    return LT_OK;
+}
+
+static lt_status own_part(int *fd, char *part, size_t size, lt_ctx *ctx, const char *path)
+{
+    const int n = snprintf(part, size, "%s.part", path);
+    if (n < 0 || (size_t)n >= size)
+        return lti_fail(ctx, LT_ERR_IO, "cannot write '%.80s...': the path is too long", path);
+    return lti_file_own(fd, ctx, part, 0);
+}
 
 lt_status lti_json_write(lt_ctx *ctx, const char *path, const json_t *value)
 {
     char part[4200];
-    snprintf(part, sizeof part, "%s.part", path);
+    int fd;
+    LT_TRY(check_target(ctx, path, true));
+    LT_TRY(own_part(&fd, part, sizeof part, ctx, path));
     char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    if (!text) return lti_fail(ctx, LT_ERR_MEM, "no memory for '%s'", path);
-    FILE *f = fopen(part, "we");
-    int bad = 0;
-    if (f) {
-        bad = fprintf(f, "%s\n", text) < 0 ? errno : 0;
-        if (fclose(f) && !bad) bad = errno;
-        if (!bad && rename(part, path)) bad = errno;
-        if (bad) unlink(part);
-    } else {
-        bad = errno;
+    FILE *f = text ? fdopen(fd, "w") : NULL;
+    if (!f) {
+        free(text);
+        unlink(part);
+        close(fd);
+        return lti_fail(ctx, LT_ERR_MEM, "no memory for '%s'", path);
     }
+    int bad = ftruncate(fd, 0) || fprintf(f, "%s\n", text) < 0 ? errno : 0;
+    if (fflush(f) && !bad) bad = errno;
+    if (!bad && rename(part, path)) bad = errno; /* while it is locked */
+    if (bad) unlink(part);
+    fclose(f);
     free(text);
     return bad ? lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(bad)) : LT_OK;
+}
+
+lt_status lti_json_check(lt_ctx *ctx, const char *path, bool overwrite)
+{
+    char part[4200];
+    int fd;
+    LT_TRY(check_target(ctx, path, overwrite));
+    LT_TRY(own_part(&fd, part, sizeof part, ctx, path));
+    unlink(part);
+    close(fd);
+    return LT_OK;
 }
 
 json_t *lti_memory_json(const lt_dev *dev)
@@ -63,6 +98,7 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
     const lt_session_report *r = &j->report;
     const lt_estimate *e = &j->estimate;
     double peak;
+    json_t *memory = lti_memory_json(j->dev); /* before the peak takes its own */
     json_t *machine = lti_peak_json(j->dev, j->info->dtype, &peak);
     json_t *passes =
         json_pack("{s:i, s:f, s:I, s:b}", "dit_passes", r->dit_passes, "seconds_per_pass",
@@ -79,8 +115,8 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
         "attention_density", r->attention_density, "tokens", (json_int_t)r->tokens, "seconds",
         "total", r->total_seconds, "first_frame", r->first_frame_seconds, "text", r->text_seconds,
         "denoise", part(r->denoise_seconds, r->dit_flops, peak), "decode",
-        part(r->decode_seconds, r->vae_flops, peak), "passes", passes, "memory_bytes",
-        lti_memory_json(j->dev), "estimate_bytes", estimate, "machine_peak", machine);
+        part(r->decode_seconds, r->vae_flops, peak), "passes", passes, "memory_bytes", memory,
+        "estimate_bytes", estimate, "machine_peak", machine);
     const lt_status s = lti_json_write(ctx, path, report);
     json_decref(report);
     return s;

@@ -19,7 +19,7 @@ static const lti_option rows[] = {
      "where the videos and manifest.jsonl go"},
     {"prompt", LTI_TEXT, LTI_ITEM, AT(prompt), "TEXT", 0, 0, "what to show"},
     {"name", LTI_TEXT, LTI_ITEM, AT(name), "NAME", 0, 0, "of the file, without .mp4"},
-    {"model", LTI_TEXT, MODEL, AT(model), "PATH", 0, 0,
+    {"model", LTI_TEXT, MACHINE, AT(model), "PATH", 0, 0,
      "folder in Diffusers or original layout, or the transformer's\nfile (default: the embedded "
      "model)"},
     {"text-encoder", LTI_TEXT, MODEL, AT(text_encoder), "PATH", 0, 0,
@@ -43,7 +43,8 @@ static const lti_option rows[] = {
     {"sampler", LTI_CHOICE, VIDEO, AT(sampler), "euler|unipc|dpm++", 0, 0,
      "solver (default: the model's)"},
     {"seed", LTI_SEED, VIDEO, AT(seed), "N", 0, 0,
-     "same seed, same video (default: drawn, and stated)"},
+     "same seed, same video (default: drawn and stated; in a batch\nmade from the item, the same "
+     "in every run)"},
     {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0, "first frame, for models that take one"},
     {"mode", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(mode), "clip|ar|extend", 0, 0,
      "this build: clip"},
@@ -59,7 +60,8 @@ static const lti_option rows[] = {
     {"frames-dir", LTI_TEXT, LTI_RENDER, AT(frames_dir), "DIR", 0, 0, "every frame as a PNG too"},
     {"report", LTI_TEXT, LTI_RENDER, AT(report), "FILE.json", 0, 0,
      "timings, memory and arithmetic of the run"},
-    {"overwrite", LTI_FLAG, LTI_RENDER, AT(overwrite), NULL, 0, 0, "replace an existing file"},
+    {"overwrite", LTI_FLAG, LTI_RENDER, AT(overwrite), NULL, 0, 0,
+     "replace an existing video and report"},
     {"dtype", LTI_CHOICE, MACHINE, AT(dtype), "auto|f32|bf16", 0, 0,
      "of matrix products (default auto: bf16)"},
     {"device", LTI_CHOICE, MACHINE, AT(device), devices, 0, 0, "this build: cpu"},

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """longtake batch from outside: the manifest, errors that stop nothing, a second run, Ctrl-C, the parameters of a file as a line."""
+import fcntl
 import json
 import os
 import signal
@@ -41,20 +42,30 @@ write("items.jsonl",
       {"prompt": "a ring", "model": "another"},
       {"prompt": "a ring", "num_frames": 10},
       {"prompt": "a red ball", "prompt": "twice"} if False else '{"prompt": "a", "prompt": "b"}',
-      {"prompt": "a red ball", "input_reference": "none.png"})
+      {"prompt": "a red ball", "input_reference": "none.png"},
+      {"prompt": "a", "size": "32x32", "width": 64},
+      '{"prompt": "a", "seed": 18446744073709551615}',
+      '{"prompt": "a", "guidance_scale": NaN}',
+      {"prompt": "a", "dtype": "f64"},
+      {"prompt": "a", "vae": "another"},
+      {"prompt": "a", "name": "a.mp4"},
+      {"prompt": "  "})
 r = batch("items.jsonl")
 check(r.returncode == 1, "errors: exit status %d" % r.returncode)
-check("3 done, 0 skipped, 10 failed of 13" in r.stdout, "summary: %r" % r.stdout)
+check("3 done, 0 skipped, 17 failed of 20" in r.stdout, "summary: %r" % r.stdout)
 m = manifest()
-check(len(m) == 13 and [e["line"] for e in m] == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], "an entry for each item")
+check([e["line"] for e in m] == [1, 2, 3] + list(range(5, 22)), "an entry for each item")
 status = {e["line"]: e["status"] for e in m}
 message = {e["line"]: e["message"] for e in m}
 check([l for l in sorted(status) if status[l] == "done"] == [1, 2, 7], "done: %r" % status)
 for line, text in ((3, "JSON"), (5, "65"), (6, "nearest: seed"), (8, "prompt"), (9, "../ring"), (10, "cube"), (11, "model"),
-                   (12, "10"), (13, "JSON"), (14, "none.png")):
+                   (12, "10"), (13, "duplicate"), (14, "none.png"), (6, "known: prompt, name"), (6, "num_inference_steps"), (15, "size"),
+                   (16, "too big integer"), (16, "written as a text"), (17, "NaN"), (18, "dtype"), (19, "vae"), (20, "without .mp4"),
+                   (21, "the text is empty")):
     check(text in message[line], "line %d: message %r, wanted %r in it" % (line, message[line], text))
 by_line = {e["line"]: e for e in m}
 check(by_line[2]["file"] == "cube.mp4" and by_line[2]["user"] == "u1" and by_line[2]["metadata"] == {"shot": 2}, "name and notes")
+check("seed" not in by_line[3] and by_line[1]["bytes"] == os.path.getsize(path("out/" + by_line[1]["file"])), "no seed in a broken line; bytes")
 check(by_line[1]["seed"] == "7" and by_line[2]["seed"] == "8" and by_line[1]["seconds"] > 0, "seeds and seconds")
 info = json.loads(longtake("inspect", "out/" + by_line[7]["file"], "--json").stdout)
 check((info["width"], info["height"], info["fps"], info["frames"]) == (32, 48, 8, 9), "fields reach the video: %r" % info)
@@ -64,8 +75,37 @@ check(not e2e.leftovers(), "leftovers: %r" % e2e.leftovers())
 first = e2e.read("out/" + by_line[7]["file"])
 os.remove(path("out/" + by_line[7]["file"]))
 r = batch("items.jsonl")
-check("1 done, 2 skipped, 10 failed of 13" in r.stdout, "second run: %r" % r.stdout)
+check("1 done, 2 skipped, 17 failed of 20" in r.stdout, "second run: %r" % r.stdout)
 check(e2e.read("out/" + by_line[7]["file"]) == first, "the seed that was chosen makes the same video again")
+
+# A file that is not as it was left is made again; so is one that other parts or numbers would make.
+write("one.jsonl", {"prompt": "a red ball", "seed": 7, "num_frames": 5, "num_inference_steps": 1})
+r = batch("one.jsonl")
+check("1 done" in r.stdout, "one: %r" % r.stderr)
+video = path("out/" + manifest()[-1]["file"])
+whole = e2e.read(video)
+with open(video, "wb") as f:
+    f.write(whole[:100])
+r = batch("one.jsonl")
+check("1 done, 0 skipped" in r.stdout and e2e.read(video) == whole, "a cut file is made again: %r" % r.stdout)
+check("0 done, 1 skipped" in batch("one.jsonl").stdout, "a whole one is not")
+for args in (("--vae", e2e.MODEL + "/vae"), ("--dtype", "f32"), ("--isa", "ref")):
+    r = batch("one.jsonl", *args)
+    check("1 done, 0 skipped" in r.stdout, "%s makes another video: %r %r" % (args[0], r.stdout, r.stderr))
+
+# One batch in a folder at a time; a pipe is not waited for.
+with open(path("out/manifest.jsonl")) as f:
+    fcntl.flock(f, fcntl.LOCK_EX)
+    refused(batch("one.jsonl"), 1, "another process is using it", "two batches")
+os.mkfifo(path("pipe"))
+refused(batch("pipe"), 1, "not a regular file", "a pipe of items")
+write("piped.jsonl", {"prompt": "a", "image": "pipe"})
+check("pipe" in batch("piped.jsonl").stderr, "a pipe as a picture")
+os.mkdir(path("linked"))
+os.symlink(path("one.jsonl"), path("linked/manifest.jsonl"))
+before = e2e.read("one.jsonl")
+refused(longtake("batch", "one.jsonl", "--out-dir", "linked", "--model", MODEL), 1, "symbolic link", "a manifest that is a link")
+check(e2e.read("one.jsonl") == before, "what it leads to stays")
 
 # Order, blanks and the caller's notes do not make another item; another value does. A torn last line of the manifest is survived.
 with open(path("out/manifest.jsonl"), "a") as f:
@@ -78,6 +118,7 @@ check("2 done, 0 skipped" in r.stdout, "options of the command line count: %r" %
 
 # The parameters of a finished file are a line again, and make the same picture.
 info = json.loads(longtake("inspect", "out/cube.mp4", "--json").stdout)
+check(info["metadata"]["comment"]["codec"] == "h264" and info["metadata"]["comment"]["crf"] == 18, "codec and quality")
 write("again.jsonl", {**info["metadata"]["comment"], "name": "again"})
 r = batch("again.jsonl")
 check(r.returncode == 0, "parameters as a line: %s" % r.stderr)
