@@ -106,7 +106,7 @@ fuzz_smoke() {
     seeds=$PWD/build-fuzz/corpus/$name
     mkdir -p "$seeds"
     (cd build-fuzz && "$target" -max_total_time="$fuzz_seconds" -timeout=20 -rss_limit_mb=3000 -verbosity=0 \
-        -artifact_prefix="$logs/" "$seeds" $([ -d "../tests/seeds/$name" ] && echo "../tests/seeds/$name"))
+        -artifact_prefix="$logs/" "$seeds" $([ -d "../tests/corpus/$name" ] && echo "../tests/corpus/$name"))
 }
 
 step packages tests/packages.sh || exit 1
