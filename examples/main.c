@@ -31,8 +31,8 @@ static void usage(FILE *out)
 static void print_log(void *user, lt_log_level level, const char *line)
 {
     (void)user;
-    static const char *const names[] = {"error", "warn", "info", "debug", "trace"};
-    fprintf(stderr, "level=%s %s\n", names[level], line);
+    static const char *const names[] = {"error", "warning", "info", "debug", "trace"};
+    fprintf(stderr, "longtake %s: %s\n", names[level], line);
 }
 
 /* LONGTAKE_LOG=error, warn, info, debug or trace; warnings without. */

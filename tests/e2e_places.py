@@ -70,6 +70,8 @@ check(json.loads(longtake("inspect", "x.mp4", "--json").stdout)["metadata"]["com
 
 # Small words.
 refused(longtake("render", " \t", "-o", "y.mp4", "--model", MODEL), 2, "empty", "a prompt of blanks")
+r = longtake("render", "a ball " * 2000, "-o", "w.mp4", "--model", MODEL, *SHORT)
+check(r.returncode == 0 and r.stderr.count("longtake warning: event=prompt_too_long used_tokens=") == 1, "a long prompt: %r" % r.stderr)
 check("--model" not in longtake("inspect", "--help").stdout, "inspect takes a path, no --model")
 check("given twice" in longtake("render", "--help").stdout, "the help says which of two counts")
 r = longtake("render", "red\x1b[31m\nseed: 1", "-o", "z.mp4", "--model", MODEL, *SHORT)

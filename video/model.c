@@ -99,7 +99,9 @@ static lt_status tokenize(const lt_model *m, const char *text, int32_t **ids, in
     int32_t cut = 0;
     LT_TRY(lti_tokenizer_encode(m->tokenizer, m->ctx, text, max_tokens(m), m->config.text.vocab,
                                 ids, n, &cut));
-    if (cut) lti_log(m->ctx, LT_LOG_WARN, "prompt_tokens=%d cut=%d", *n, cut);
+    if (cut)
+        lti_log(m->ctx, LT_LOG_WARN, "event=prompt_too_long used_tokens=%d dropped_tokens=%d", *n,
+                cut);
     return LT_OK;
 }
 
