@@ -38,6 +38,23 @@ static lt_status check_plan(lt_ctx *ctx, const lt_attention_args *a)
     return LT_OK;
 }
 
+static lt_status check_rope(lt_ctx *ctx, const lt_attention_args *a)
+{
+    int64_t pairs = 0;
+    for (int i = 0; i < 3; i++) {
+        if (a->k_rope->pairs[i] < 0 || (a->k_rope->pairs[i] && !a->k_rope->table[i]))
+            return lti_fail(ctx, LT_ERR_ARG, "attention: %d rotary pairs on axis %d, no table",
+                            a->k_rope->pairs[i], i);
+        pairs += a->k_rope->pairs[i];
+    }
+    if (2 * pairs != a->head_dim)
+        return lti_fail(ctx, LT_ERR_SHAPE, "attention: %" PRId64 " rotary pairs for head_dim %d",
+                        pairs, a->head_dim);
+    if (a->lk && !a->k_rope->pos)
+        return lti_fail(ctx, LT_ERR_ARG, "attention: rotated keys without positions");
+    return LT_OK;
+}
+
 lt_status lti_attention_check(lt_dev *dev, const lt_attention_args *a)
 {
     lt_ctx *ctx = lt_dev_ctx(dev);
@@ -58,5 +75,6 @@ lt_status lti_attention_check(lt_dev *dev, const lt_attention_args *a)
                         lt_dtype_name(a->v.dtype));
     if (a->rel_bias && a->rel_max < 0)
         return lti_fail(ctx, LT_ERR_ARG, "attention: rel_max %d", a->rel_max);
+    if (a->k_rope) LT_TRY(check_rope(ctx, a));
     return check_plan(ctx, a);
 }

@@ -134,6 +134,43 @@ static bool next_step(step *s, cursor *c, int keys)
 
 /* ---- tasks ---- */
 
+/* One key of a head, turned: f32, or bf16 where the panels hold that. */
+static void turn_key(const job *j, char *to, const void *from, int64_t key)
+{
+    const lt_attention_args *a = j->a;
+    const lt_rope *rope = a->k_rope;
+    const lt_dtype t = j->isa->pairs ? LT_BF16 : LT_F32;
+    int64_t c = 0;
+    for (int axis = 0; axis < 3; axis++) {
+        const float *cs =
+            rope->table[axis] + (int64_t)rope->pos[3 * key + axis] * rope->pairs[axis] * 2;
+        for (int32_t p = 0; p < rope->pairs[axis]; p++, c += 2, cs += 2) {
+            const float x = lti_get(from, a->k.dtype, c), y = lti_get(from, a->k.dtype, c + 1);
+            lti_put(to, t, c, x * cs[0] - y * cs[1]);
+            lti_put(to, t, c + 1, x * cs[1] + y * cs[0]);
+        }
+    }
+}
+
+/* n keys of one panel. Turning them costs lk * head_dim, whatever the number of queries. */
+static void pack_keys(const job *j, lti_word *to, int64_t key, int n, int head, char *turned)
+{
+    const lt_attention_args *a = j->a;
+    const lti_attn_isa *isa = j->isa;
+    const void *from = head_at(j, &a->k, key, head);
+    lt_dtype t = a->k.dtype;
+    int64_t ld = lti_ld(&a->k, j->cols);
+    if (a->k_rope) {
+        t = isa->pairs ? LT_BF16 : LT_F32;
+        const size_t row = (size_t)a->head_dim * lt_dtype_size(t);
+        for (int i = 0; i < n; i++)
+            turn_key(j, turned + (size_t)i * row, head_at(j, &a->k, key + i, head), key + i);
+        from = turned;
+        ld = a->head_dim;
+    }
+    isa->pack_rows(to, isa->keys, from, t, ld, n, a->head_dim);
+}
+
 static void pack_task(void *arg, int64_t task, int thread)
 {
     const job *j = arg;
@@ -142,11 +179,9 @@ static void pack_task(void *arg, int64_t task, int thread)
     const int64_t begin = task % j->pack_tasks * PACK_KEYS,
                   end = lti_min64(begin + PACK_KEYS, a->lk);
     lti_word *k = j->k + slot * j->k_words, *v = j->v + slot * j->v_words;
-    (void)thread;
     for (int64_t key = begin; key < end; key += keys)
-        j->isa->pack_rows(k + key / keys * j->head_words * keys, keys, head_at(j, &a->k, key, head),
-                          a->k.dtype, lti_ld(&a->k, j->cols), (int)lti_min64(keys, end - key),
-                          a->head_dim);
+        pack_keys(j, k + key / keys * j->head_words * keys, key, (int)lti_min64(keys, end - key),
+                  head, lti_scratch(j->dev, thread));
     j->isa->pack_values(v, j->key_words * keys, head_at(j, &a->v, 0, head), a->v.dtype,
                         lti_ld(&a->v, j->cols), begin, (int)(end - begin), a->head_dim);
 }
@@ -327,8 +362,10 @@ static lt_status get_memory(job *j)
     j->s_bytes = up((size_t)isa->rows * LTI_ATTN_LD * sizeof(float), 64);
     j->p_bytes = isa->pairs ? j->s_bytes : 0;
     j->st_bytes = nrb * sizeof(lti_attn_rows);
-    return lti_scratch_reserve(j->dev, up(2 * sizeof(step), 64) + j->q_bytes + j->o_bytes +
-                                           j->s_bytes + j->p_bytes + j->st_bytes);
+    const size_t turn = a->k_rope ? (size_t)(isa->keys * a->head_dim) * sizeof(float) : 0;
+    const size_t work =
+        up(2 * sizeof(step), 64) + j->q_bytes + j->o_bytes + j->s_bytes + j->p_bytes + j->st_bytes;
+    return lti_scratch_reserve(j->dev, work > turn ? work : turn);
 }
 
 static lt_status attention(lt_dev *dev, const lt_attention_args *a, const lti_attn_isa *isa)

@@ -4,14 +4,25 @@
 
 #include <math.h>
 
+/* Element c of key j of head h, turned by the key's position. */
+static double turned_key(const lt_attention_args *a, int h, int64_t j, int64_t c)
+{
+    const int64_t D = a->head_dim, first = j * lti_ld(&a->k, D * a->heads) + h * D;
+    const double x = (double)lti_get(a->k.data, a->k.dtype, first + c);
+    if (!a->k_rope) return x;
+    const double other = (double)lti_get(a->k.data, a->k.dtype, first + (c ^ 1));
+    const float *cs = lti_rope_at(a->k_rope, j, (int32_t)(c / 2));
+    return c & 1 ? other * (double)cs[1] + x * (double)cs[0]
+                 : x * (double)cs[0] - other * (double)cs[1];
+}
+
 static double logit(const lt_attention_args *a, const lt_run *run, int h, int64_t i, int64_t j)
 {
     const int64_t D = a->head_dim, cols = D * a->heads;
-    const int64_t qi = i * lti_ld(&a->q, cols) + h * D, kj = j * lti_ld(&a->k, cols) + h * D;
+    const int64_t qi = i * lti_ld(&a->q, cols) + h * D;
     double s = 0;
     for (int64_t c = 0; c < D; c++)
-        s += (double)lti_get(a->q.data, a->q.dtype, qi + c) *
-             (double)lti_get(a->k.data, a->k.dtype, kj + c);
+        s += (double)lti_get(a->q.data, a->q.dtype, qi + c) * turned_key(a, h, j, c);
     s *= (double)a->scale;
     if (run->flags & LT_RUN_BIAS) s += (double)run->bias;
     if (a->rel_bias) {

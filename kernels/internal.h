@@ -83,6 +83,14 @@ static inline void lti_put(void *data, lt_dtype t, int64_t i, float v)
     else
         ((uint16_t *)data)[i] = lti_f32_to_bf16(v);
 }
+/* cos and sin by which pair j of a head turns in row r */
+static inline const float *lti_rope_at(const lt_rope *rope, int64_t r, int32_t j)
+{
+    int axis = 0;
+    while (j >= rope->pairs[axis])
+        j -= rope->pairs[axis++];
+    return rope->table[axis] + ((int64_t)rope->pos[3 * r + axis] * rope->pairs[axis] + j) * 2;
+}
 static inline int64_t lti_ld(const lt_mat *m, int64_t cols)
 {
     return m->ld ? m->ld : cols;

@@ -341,6 +341,8 @@ typedef struct lt_attn_plan {
 /* out[i, h, :] = sum_j softmax_j(scale q[i,h].k[j,h] + bias) v[j,h,:] over the keys that the plan lists for i.
  * q [lq, heads*head_dim], k v [lk, ...], head h in columns [h*head_dim, (h+1)*head_dim). A row that sees no key is 0 and
  * its lse -inf. Types of q, k, v equal (f32 or bf16); out f32 or bf16. Online softmax in f32; no lq x lk storage.
+ * k_rope: row j of k is turned by k_rope->pos[j] first, so that cached keys can be kept raw; pos [lk, 3] is in range for every row,
+ * listed or not.
  * rel_bias: logits += rel_bias[h*(2*rel_max+1) + clamp(j-i, -rel_max, rel_max) + rel_max] (UMT5). */
 typedef struct lt_attention_args {
     lt_mat out, q, k, v;
@@ -350,7 +352,8 @@ typedef struct lt_attention_args {
     const lt_attn_plan *plan; /* host struct of device arrays */
     const float *rel_bias;    /* or NULL */
     int32_t rel_max;
-    float *lse; /* [heads, lq] natural log, or NULL */
+    float *lse;            /* [heads, lq] natural log, or NULL */
+    const lt_rope *k_rope; /* host struct, or NULL */
 } lt_attention_args;
 
 /* Picture with a border: pixel (y, x) at ((y + border) * (w + 2 border) + x + border) * c elements, channels last. */

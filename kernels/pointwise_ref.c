@@ -59,15 +59,6 @@ lt_status lti_norm_ref(lt_dev *dev, const lt_norm_args *a)
     return LT_OK;
 }
 
-/* cos and sin by which pair j of a head turns in row r */
-static const float *turn(const lt_rope *rope, int64_t r, int j)
-{
-    int axis = 0;
-    while (j >= rope->pairs[axis])
-        j -= rope->pairs[axis++];
-    return rope->table[axis] + ((int64_t)rope->pos[3 * r + axis] * rope->pairs[axis] + j) * 2;
-}
-
 /* One head of one row; `inv` multiplies everything. */
 static void head_ref(const lt_qknorm_args *a, int64_t r, int h, double inv)
 {
@@ -82,7 +73,7 @@ static void head_ref(const lt_qknorm_args *a, int64_t r, int h, double inv)
         }
         const double w1 = a->weight ? (double)a->weight[first + j + 1] : 1;
         const double u1 = (double)lti_get(a->x.data, a->x.dtype, x + j + 1) * inv * w1;
-        const float *cs = turn(a->rope, r, j / 2);
+        const float *cs = lti_rope_at(a->rope, r, j / 2);
         const double co = (double)cs[0], si = (double)cs[1];
         lti_put(a->out.data, a->out.dtype, o + j, (float)(u0 * co - u1 * si));
         lti_put(a->out.data, a->out.dtype, o + j + 1, (float)(u0 * si + u1 * co));

@@ -415,6 +415,106 @@ static void check_order(lt_check *t)
     lt_check_close(t, "keys in another order", k.out, a.out, (lt_tol){.abs = 2e-6, .rel = 2e-6});
 }
 
+/* Positions of a ring: any order, some of them beyond what the queries have. */
+static void make_rope(lt_check *t, int64_t rows, int dim, lt_rope at[2])
+{
+    static const int32_t npos[3] = {50, 7, 9};
+    const int32_t space = dim / 6, pairs[3] = {dim / 2 - 2 * space, space, space};
+    lt_buf pos = lt_check_raw(t, NULL, sizeof(int32_t), rows * 3);
+    for (int64_t i = 0; i < rows * 3; i++)
+        ((int32_t *)pos.host)[i] = (int32_t)lt_check_between(t, 0, npos[i % 3] - 1);
+    lt_check_upload(t, pos);
+    for (int side = LT_HOST; side <= LT_DEV; side++)
+        at[side].pos = lt_at(pos, (lt_side)side);
+    for (int a = 0; a < 3; a++) {
+        lt_buf table = lt_check_rand(t, LT_F32, (int64_t)npos[a] * (pairs[a] ? pairs[a] : 1) * 2);
+        for (int64_t i = 0; i < npos[a] * pairs[a]; i++) {
+            ((float *)table.host)[2 * i] = cosf(0.3f * (float)i);
+            ((float *)table.host)[2 * i + 1] = sinf(0.3f * (float)i);
+        }
+        lt_check_upload(t, table);
+        for (int side = LT_HOST; side <= LT_DEV; side++) {
+            at[side].pairs[a] = pairs[a];
+            at[side].table[a] = lt_at(table, (lt_side)side);
+        }
+    }
+}
+
+/* The same as attention on keys that lt_qknorm has turned before. */
+static void compare_turned(lt_check *t, const attn *c, const bufs *in, const lt_rope *rope,
+                           const lt_attention_args *raw)
+{
+    bufs turned = *in;
+    turned.k = lt_check_out(t, c->in, c->lk * cols_of(c));
+    const int64_t ld = c->shared ? 3 * cols_of(c) : 0;
+    lt_qknorm_args a = {.out = lt_mat_at(turned.k, LT_DEV, 0),
+                        .x = column(in->k, LT_DEV, c->shared ? cols_of(c) : 0, ld),
+                        .rows = c->lk,
+                        .heads = c->heads,
+                        .head_dim = c->dim,
+                        .eps = -1,
+                        .rope = &rope[LT_DEV]};
+    LT_CHECK_OK(t, lt_qknorm(t->dev, &a));
+    make_out(t, c, &turned);
+    lt_attention_args d = *raw;
+    d.k = lt_mat_at(turned.k, LT_DEV, 0);
+    d.out = lt_mat_at(turned.out, LT_DEV, 0);
+    d.k_rope = NULL;
+    d.lse = NULL;
+    LT_CHECK_OK(t, lt_attention(t->dev, &d));
+    lt_buf want = lt_check_clone(t, turned.out);
+    LT_CHECK_OK(t, lt_dev_download(t->dev, want.host, turned.out.dev, (size_t)want.n * want.elem));
+    bufs got = *in;
+    make_out(t, c, &got);
+    d = *raw;
+    d.out = lt_mat_at(got.out, LT_DEV, 0);
+    d.lse = NULL;
+    LT_CHECK_OK(t, lt_attention(t->dev, &d));
+    /* bf16: turned before, a key is rounded once more */
+    const double abs = c->in == LT_BF16 ? 1e-2 : 4e-6;
+    lt_check_close(t, "raw keys beside turned ones", got.out, want, (lt_tol){.abs = abs});
+}
+
+static void check_turned(lt_check *t)
+{
+    static const struct {
+        int64_t lq, lk;
+        int heads, dim;
+        bool shared;
+    } sizes[] = {{1, 1, 1, 64, false},      {57, 130, 2, 24, false}, {33, 33, 3, 128, true},
+                 {126, 301, 1, 128, false}, {15, 64, 2, 96, false},  {20, 40, 1, 6, false}};
+    for (size_t i = 0; i < LT_COUNT(sizes) * 2; i++) {
+        const size_t s = i / 2;
+        const attn c = {.lq = sizes[s].lq,
+                        .lk = sizes[s].lk,
+                        .heads = sizes[s].heads,
+                        .dim = sizes[s].dim,
+                        .in = i % 2 ? LT_BF16 : LT_F32,
+                        .out = LT_F32,
+                        .shared = sizes[s].shared,
+                        .lse = true};
+        if (!lt_check_begin(t, "attention_%s_turned_%" PRId64 "x%" PRId64 "_h%d_d%d", types(&c),
+                            c.lq, c.lk, c.heads, c.dim))
+            continue;
+        const bufs b = make(t, &c, LT_FILL_UNIFORM);
+        const plan p = s % 2 ? plan_random(t, &c, 40, 30, 9) : plan_dense(t, &c, 126);
+        lt_rope rope[2] = {{.pos = NULL}, {.pos = NULL}};
+        make_rope(t, c.lk, c.dim, rope);
+        bufs want = b, got = b;
+        make_out(t, &c, &want);
+        make_out(t, &c, &got);
+        lt_attention_args h = args(LT_HOST, &c, &want, &p), d = args(LT_DEV, &c, &got, &p);
+        h.k_rope = &rope[LT_HOST];
+        d.k_rope = &rope[LT_DEV];
+        LT_CHECK_REF(t, lti_attention_ref(t->dev, &h));
+        LT_CHECK_OK(t, lt_attention(t->dev, &d));
+        lt_check_close(t, "out", got.out, want.out, tolerance(t, &c, 2e-6));
+        lt_check_close(t, "lse", got.lse, want.lse, (lt_tol){.abs = 4e-3, .rel = 1e-6});
+        LT_CHECK_THREADS(t, got.out, lt_attention(t->dev, &d));
+        compare_turned(t, &c, &b, rope, &d);
+    }
+}
+
 static void check_refusals(lt_check *t)
 {
     const attn c = {.lq = 20, .lk = 30, .heads = 2, .dim = 16, .in = LT_F32, .out = LT_F32};
@@ -437,6 +537,15 @@ static void check_refusals(lt_check *t)
     d = args(LT_DEV, &c, &b, &p);
     d.v.ld = 31;
     LT_CHECK_STATUS(t, LT_ERR_SHAPE, lt_attention(t->dev, &d));
+    lt_rope rope[2] = {{.pos = NULL}, {.pos = NULL}};
+    make_rope(t, c.lk, c.dim, rope);
+    d = args(LT_DEV, &c, &b, &p);
+    d.k_rope = &rope[LT_DEV];
+    rope[LT_DEV].pairs[0]--;
+    LT_CHECK_STATUS(t, LT_ERR_SHAPE, lt_attention(t->dev, &d));
+    rope[LT_DEV].pairs[0]++;
+    rope[LT_DEV].pos = NULL;
+    LT_CHECK_STATUS(t, LT_ERR_ARG, lt_attention(t->dev, &d));
 }
 
 /* ---- speed ---- */
@@ -519,6 +628,7 @@ void lt_check_attention(lt_check *t)
     check_relative(t);
     check_merge(t);
     check_order(t);
+    check_turned(t);
     check_refusals(t);
     if (t->bench) bench(t);
 }
