@@ -86,28 +86,32 @@ typedef struct lt_cache_policy {
     int32_t window; /* frames that a block sees, itself and the sink included */
     int32_t sink;   /* the video's first frames, pinned */
     lt_cache_positions positions;
-    bool sink_follows;   /* ABSOLUTE: pinned frames are placed right before the oldest one that is not */
-    double bias;         /* 0 < b <= 1: weight of kept frames outside the sink, log b on their logits */
+    bool
+        sink_follows; /* ABSOLUTE: pinned frames are placed right before the oldest one that is not */
+    double bias; /* 0 < b <= 1: weight of kept frames outside the sink, log b on their logits */
     double context_time; /* timestep at which kept frames are written, 0..1000 */
 } lt_cache_policy;
 
 /* "PRESET[:key=value,...]": presets self-forcing, causvid, longlive, longlive-infinity, infinity-rope, infinite-forcing; keys block,
  * window, sink, positions (absolute, relative), sink-positions (fixed, follow), bias, context-time. NULL or "": self-forcing.
  * Errors: LT_ERR_ARG with a message that names the word. */
-LT_MUST_USE LT_API lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx, const char *text);
+LT_MUST_USE LT_API lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx,
+                                                   const char *text);
 LT_MUST_USE LT_API lt_status lt_cache_policy_check(lt_ctx *ctx, const lt_cache_policy *p);
 
 typedef struct lt_cache_options {
     int32_t layers, heads, head_dim;
-    int32_t rows, cols; /* of a frame, in tokens */
-    lt_dtype dtype;     /* of keys and values */
-    double theta;       /* of the rotation; 0 = 10000 */
+    int32_t rows, cols;  /* of a frame, in tokens */
+    lt_dtype dtype;      /* of keys and values */
+    double theta;        /* of the rotation; 0 = 10000 */
+    int64_t first_frame; /* number of the first frame of the video; 0 unless it continues another */
     lt_cache_policy policy;
 } lt_cache_options;
 
 typedef struct lt_cache lt_cache;
 /* Reserves every byte the cache will ever use. Errors: LT_ERR_ARG, LT_ERR_MEM. Thread: owner of ctx, as for all of these. */
-LT_MUST_USE LT_API lt_status lt_cache_create(lt_cache **out, lt_dev *dev, const lt_cache_options *opt);
+LT_MUST_USE LT_API lt_status lt_cache_create(lt_cache **out, lt_dev *dev,
+                                             const lt_cache_options *opt);
 LT_API void lt_cache_destroy(lt_cache **cache); /* accepts NULL */
 /* Device bytes that lt_cache_create takes; 0 for options it would refuse. */
 LT_API uint64_t lt_cache_bytes(const lt_cache_options *opt);
@@ -115,31 +119,37 @@ LT_API uint64_t lt_cache_bytes(const lt_cache_options *opt);
 /* Opens a block of 1 .. policy.block frames, the ones that follow the last kept frame. LT_ERR_ARG: one is open already, or
  * pinned frames leave no room for it. */
 LT_MUST_USE LT_API lt_status lt_cache_reserve(lt_cache *c, int32_t frames);
-LT_MUST_USE LT_API lt_status lt_cache_commit(lt_cache *c); /* keeps the open block; frames out of the window are forgotten */
-LT_API void lt_cache_rollback(lt_cache *c);                /* gives the open block back: all is as before lt_cache_reserve */
+LT_MUST_USE LT_API lt_status
+lt_cache_commit(lt_cache *c); /* keeps the open block; frames out of the window are forgotten */
+LT_API void
+lt_cache_rollback(lt_cache *c); /* gives the open block back: all is as before lt_cache_reserve */
 /* Forgets every kept frame but the pinned ones and the last `recent`. No block may be open. */
 LT_MUST_USE LT_API lt_status lt_cache_flush(lt_cache *c, int32_t recent);
 /* A kept frame never leaves, or may leave again. LT_ERR_ARG when it is not kept. */
 LT_MUST_USE LT_API lt_status lt_cache_pin(lt_cache *c, int64_t frame, bool pinned);
 
 typedef struct lt_cache_frame {
-    int64_t frame;  /* number in the video */
-    int32_t slot;   /* its rows are slot * tokens of a frame on */
-    int64_t place;  /* in time, as rotation sees it (of visible frames while a block is open) */
+    int64_t frame; /* number in the video */
+    int32_t slot;  /* its rows are slot * tokens of a frame on */
+    int64_t place; /* in time, as rotation sees it (of visible frames while a block is open) */
     bool pinned, open;
 } lt_cache_frame;
 /* While a block is open: what it sees, in order; else: what is kept. Valid until the next call that changes the cache. */
 LT_API const lt_cache_frame *lt_cache_list(const lt_cache *c, int32_t *count);
-LT_API int64_t lt_cache_next_frame(const lt_cache *c); /* number of the first frame that is not kept */
+LT_API int32_t lt_cache_open_frames(const lt_cache *c); /* 0: no block is open */
+LT_API int64_t
+lt_cache_next_frame(const lt_cache *c); /* number of the first frame that is not kept */
 
 /* For attention, while a block is open. Keys and values of a layer: [lt_cache_rows, 2 * heads * head_dim], keys first. */
 LT_API lt_mat lt_cache_layer(const lt_cache *c, int32_t layer);
-LT_API int64_t lt_cache_rows(const lt_cache *c);                        /* lk: rows of all slots */
-LT_API int64_t lt_cache_visible_rows(const lt_cache *c);                /* keys that the open block reads */
-LT_API int64_t lt_cache_open_row(const lt_cache *c, int32_t frame);     /* first row of frame 0.. of the open block */
-LT_API const lt_attn_plan *lt_cache_plan(const lt_cache *c);            /* every row of the open block reads what is visible */
-LT_API const lt_rope *lt_cache_key_rope(const lt_cache *c);             /* by row of the ring */
-LT_API const lt_rope *lt_cache_query_rope(const lt_cache *c);           /* by row of the open block */
+LT_API int64_t lt_cache_rows(const lt_cache *c);         /* lk: rows of all slots */
+LT_API int64_t lt_cache_visible_rows(const lt_cache *c); /* keys that the open block reads */
+LT_API int64_t lt_cache_open_row(const lt_cache *c,
+                                 int32_t frame); /* first row of frame 0.. of the open block */
+LT_API const lt_attn_plan *
+lt_cache_plan(const lt_cache *c); /* every row of the open block reads what is visible */
+LT_API const lt_rope *lt_cache_key_rope(const lt_cache *c);   /* by row of the ring */
+LT_API const lt_rope *lt_cache_query_rope(const lt_cache *c); /* by row of the open block */
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,477 @@
+/* unit_attention_cache.c: the cache of autoregressive generation: which frames are seen and where, policies as text, and attention
+ * through the ring beside a cache that turns keys when they are written and moves them when the window rolls. */
+#include "attention/attention.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { HEADS = 2, SIZE = 12, DIM = HEADS * SIZE, ROWS = 2, COLS = 3, TOKENS = ROWS * COLS };
+enum { MAX_FRAMES = 256 };
+
+typedef struct fixture {
+    lt_ctx *ctx;
+    lt_dev *dev;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    lt_dev_options opt = lt_dev_options_default();
+    opt.device = "guard";
+    if (!f || lt_ctx_create(&f->ctx, NULL, NULL, LT_LOG_ERROR) < 0 ||
+        lt_dev_create(&f->dev, f->ctx, &opt) < 0)
+        return -1;
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    lt_mem_stats mem;
+    lt_dev_mem_stats(f->dev, &mem);
+    const bool clean = mem.live_bytes[LT_TAG_KV] == 0 && mem.live_bytes[LT_TAG_PLAN] == 0;
+    lt_dev_destroy(&f->dev);
+    lt_ctx_destroy(&f->ctx);
+    free(f);
+    return clean ? 0 : -1;
+}
+
+static lt_cache_options options(const char *policy)
+{
+    lt_cache_options o = {
+        .layers = 2, .heads = HEADS, .head_dim = SIZE, .rows = ROWS, .cols = COLS, .dtype = LT_F32};
+    assert_int_equal(lt_cache_policy_parse(&o.policy, NULL, policy), LT_OK);
+    return o;
+}
+
+static lt_cache *make(const fixture *f, const char *policy)
+{
+    const lt_cache_options o = options(policy);
+    lt_cache *c;
+    assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_OK);
+    return c;
+}
+
+/* ---- policies ---- */
+
+static void reads_policies(void **state)
+{
+    const fixture *f = *state;
+    lt_cache_policy p;
+    assert_int_equal(lt_cache_policy_parse(&p, f->ctx, NULL), LT_OK);
+    assert_int_equal(p.window, 21);
+    assert_int_equal(lt_cache_policy_parse(&p, f->ctx, "infinity-rope"), LT_OK);
+    assert_true(p.block == 3 && p.window == 6 && p.sink == 1 && p.positions == LT_CACHE_RELATIVE);
+    assert_int_equal(lt_cache_policy_parse(&p, f->ctx,
+                                           "longlive:window=9,block=2,sink=1,positions=relative,"
+                                           "sink-positions=follow,bias=0.3,context-time=14.5"),
+                     LT_OK);
+    assert_true(p.block == 2 && p.window == 9 && p.sink == 1 && p.sink_follows);
+    assert_true(p.positions == LT_CACHE_RELATIVE && p.bias == 0.3 && p.context_time == 14.5);
+}
+
+static void refuses_policies(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"shortlive", "no preset \"shortlive\""},
+        {"longlive:", "\"\" is not a key=value"},
+        {"longlive:window", "\"window\" is not"},
+        {"longlive:window=", "\"window=\" is not"},
+        {"longlive:window=9.5", "\"window=9.5\" is not"},
+        {"longlive:window=9,,", "\"\" is not"},
+        {"longlive:win=9", "\"win=9\" is not"},
+        {"longlive:positions=both", "\"positions=both\" is not"},
+        {"longlive:sink-positions=1", "\"sink-positions=1\" is not"},
+        {"longlive:window=5", "a window of 5 frames: not in 6..4096"},
+        {"longlive:window=5000", "\"window=5000\" is not"},
+        {"longlive:block=0", "blocks of 0 frames"},
+        {"longlive:sink=-1", "a sink of -1 frames"},
+        {"longlive:bias=0", "bias 0: above 0"},
+        {"longlive:bias=nan", "\"bias=nan\" is not"},
+        {"longlive:context-time=1001", "context-time 1001"},
+    };
+    const fixture *f = *state;
+    lt_cache_policy p;
+    for (size_t i = 0; i < LT_COUNT(bad); i++) {
+        assert_int_equal(lt_cache_policy_parse(&p, f->ctx, bad[i].text), LT_ERR_ARG);
+        if (!strstr(lt_error(f->ctx), bad[i].says)) fail_msg("%s", lt_error(f->ctx));
+    }
+}
+
+/* ---- which frames ---- */
+
+/* One block, kept: frames it pushed out, frames rolled and where it stands in the list, as the spec's traces count. */
+static void check_block(lt_cache *c, int32_t frames, int32_t evicted, int32_t begin)
+{
+    int32_t before, count;
+    lt_cache_list(c, &before);
+    assert_int_equal(lt_cache_reserve(c, frames), LT_OK);
+    const lt_cache_frame *l = lt_cache_list(c, &count);
+    assert_int_equal(count, before - evicted + frames);
+    assert_int_equal(count - frames, begin);
+    for (int32_t i = 0; i < count; i++)
+        assert_int_equal(l[i].open, i >= begin);
+    assert_int_equal(lt_cache_visible_rows(c), count * TOKENS);
+    assert_int_equal(lt_cache_commit(c), LT_OK);
+}
+
+static void rolls_as_the_traces_say(void **state)
+{
+    static const int32_t w12[7][2] = {{0, 0}, {0, 3}, {0, 6}, {0, 9}, {3, 9}, {3, 9}, {3, 9}};
+    static const int32_t w6[4][2] = {{0, 0}, {0, 3}, {3, 3}, {3, 3}};
+    lt_cache *c = make(*state, "longlive");
+    for (int32_t i = 0; i < 7; i++)
+        check_block(c, 3, w12[i][0], w12[i][1]);
+    int32_t count;
+    const lt_cache_frame *l = lt_cache_list(c, &count);
+    assert_int_equal(lt_cache_next_frame(c), 21);
+    for (int32_t i = 0; i < count; i++)
+        assert_int_equal(l[i].frame, i < 3 ? i : 9 + i);
+    lt_cache_destroy(&c);
+    c = make(*state, "infinity-rope");
+    for (int32_t i = 0; i < 4; i++)
+        check_block(c, 3, w6[i][0], w6[i][1]);
+    lt_cache_destroy(&c);
+}
+
+static void expect_places(lt_cache *c, const int64_t *place, int32_t n)
+{
+    int32_t count;
+    assert_int_equal(lt_cache_reserve(c, 3), LT_OK);
+    const lt_cache_frame *l = lt_cache_list(c, &count);
+    assert_int_equal(count, n);
+    for (int32_t i = 0; i < n; i++)
+        assert_int_equal(l[i].place, place[i]);
+    lt_cache_rollback(c);
+}
+
+static void places_follow_the_policy(void **state)
+{
+    static const struct {
+        const char *policy;
+        int64_t place[6];
+    } cases[] = {
+        {"infinity-rope", {0, 1, 2, 3, 4, 5}},
+        {"infinity-rope:positions=absolute", {0, 10, 11, 12, 13, 14}},
+        {"infinity-rope:positions=absolute,sink-positions=follow", {9, 10, 11, 12, 13, 14}}};
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        lt_cache *c = make(*state, cases[i].policy);
+        for (int b = 0; b < 4; b++) {
+            assert_int_equal(lt_cache_reserve(c, 3), LT_OK);
+            assert_int_equal(lt_cache_commit(c), LT_OK);
+        }
+        expect_places(c, cases[i].place, 6);
+        lt_cache_destroy(&c);
+    }
+}
+
+static void pins_and_flushes(void **state)
+{
+    const fixture *f = *state;
+    lt_cache *c = make(f, "longlive:window=8,sink=1");
+    int32_t count;
+    for (int b = 0; b < 2; b++) {
+        assert_int_equal(lt_cache_reserve(c, 3), LT_OK);
+        assert_int_equal(lt_cache_flush(c, 1), LT_ERR_ARG);
+        assert_int_equal(lt_cache_pin(c, 0, false), LT_ERR_ARG);
+        assert_int_equal(lt_cache_reserve(c, 3), LT_ERR_ARG);
+        assert_int_equal(lt_cache_commit(c), LT_OK);
+    }
+    assert_int_equal(lt_cache_commit(c), LT_ERR_ARG);
+    assert_int_equal(lt_cache_reserve(c, 4), LT_ERR_ARG);
+    assert_int_equal(lt_cache_pin(c, 9, true), LT_ERR_ARG);
+    assert_int_equal(lt_cache_pin(c, 4, true), LT_OK);
+    assert_int_equal(lt_cache_flush(c, 1), LT_OK);
+    const lt_cache_frame *l = lt_cache_list(c, &count);
+    assert_int_equal(count, 3);
+    assert_true(l[0].frame == 0 && l[1].frame == 4 && l[2].frame == 5);
+    for (int64_t i = 0; i < 2; i++) {
+        assert_int_equal(lt_cache_reserve(c, 3), LT_OK);
+        assert_int_equal(lt_cache_commit(c), LT_OK);
+        for (int64_t k = 0; k < 2; k++)
+            assert_int_equal(lt_cache_pin(c, 6 + 3 * i + k, true), LT_OK);
+    }
+    assert_int_equal(lt_cache_reserve(c, 3), LT_ERR_ARG);
+    assert_non_null(strstr(lt_error(f->ctx), "6 pinned frames leave no room for 3"));
+    lt_cache_destroy(&c);
+}
+
+static void counts_its_bytes(void **state)
+{
+    const fixture *f = *state;
+    lt_mem_stats before, after;
+    lt_cache_options o = options("longlive");
+    lt_cache *c;
+    lt_dev_mem_stats(f->dev, &before);
+    assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_OK);
+    lt_dev_mem_stats(f->dev, &after);
+    assert_int_equal(after.live_bytes[LT_TAG_KV] - before.live_bytes[LT_TAG_KV],
+                     lt_cache_bytes(&o));
+    lt_cache_destroy(&c);
+    o.head_dim = 13;
+    assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_ERR_ARG);
+    assert_int_equal(lt_cache_bytes(&o), 0);
+    o = options("longlive");
+    o.rows = o.cols = 1 << 20;
+    assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_ERR_MEM);
+    assert_null(c);
+}
+
+/* ---- attention through the ring ---- */
+
+/* A number in -1..1 of what it is for. */
+static float value(int64_t frame, int what, int64_t i)
+{
+    uint64_t x = (uint64_t)frame * 0x9e3779b97f4a7c15u + (uint64_t)what * 0xc2b2ae3d27d4eb4fu +
+                 (uint64_t)i * 0x165667b19e3779f9u;
+    x ^= x >> 29;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 32;
+    return (float)((double)(x >> 11) / (double)(1ull << 52) - 1);
+}
+
+enum { Q, K, V };
+
+/* Draws a block: puts its keys and values into layer 1 (frame numbers from `base`) and attends with its queries. */
+static void draw(const fixture *f, lt_cache *c, int32_t frames, int64_t base, float *out)
+{
+    assert_int_equal(lt_cache_reserve(c, frames), LT_OK);
+    const int64_t first = lt_cache_next_frame(c) - base, n = frames * TOKENS;
+    const lt_mat kv = lt_cache_layer(c, 1);
+    float *q = malloc((size_t)(n * DIM) * sizeof *q), row[2 * DIM];
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t frame = first + i / TOKENS, token = i % TOKENS;
+        for (int64_t d = 0; d < DIM; d++) {
+            q[i * DIM + d] = value(frame, Q, token * DIM + d);
+            row[d] = value(frame, K, token * DIM + d);
+            row[DIM + d] = value(frame, V, token * DIM + d);
+        }
+        const int64_t at = lt_cache_open_row(c, (int32_t)(i / TOKENS)) + token;
+        assert_int_equal(lt_dev_upload(f->dev, (float *)kv.data + at * 2 * DIM, row, sizeof row),
+                         LT_OK);
+    }
+    void *dev, *res;
+    assert_int_equal(lt_dev_alloc(f->dev, &dev, (size_t)(n * DIM) * 4, LT_TAG_TEST), LT_OK);
+    assert_int_equal(lt_dev_alloc(f->dev, &res, (size_t)(n * DIM) * 4, LT_TAG_TEST), LT_OK);
+    assert_int_equal(lt_dev_upload(f->dev, dev, q, (size_t)(n * DIM) * 4), LT_OK);
+    const lt_qknorm_args turn = {.out = {dev, LT_F32, 0},
+                                 .x = {dev, LT_F32, 0},
+                                 .rows = n,
+                                 .heads = HEADS,
+                                 .head_dim = SIZE,
+                                 .eps = -1,
+                                 .rope = lt_cache_query_rope(c)};
+    assert_int_equal(lt_qknorm(f->dev, &turn), LT_OK);
+    const lt_attention_args a = {.out = {res, LT_F32, 0},
+                                 .q = {dev, LT_F32, 0},
+                                 .k = kv,
+                                 .v = {(float *)kv.data + DIM, LT_F32, kv.ld},
+                                 .lq = n,
+                                 .lk = lt_cache_rows(c),
+                                 .heads = HEADS,
+                                 .head_dim = SIZE,
+                                 .scale = 1 / sqrtf(SIZE),
+                                 .plan = lt_cache_plan(c),
+                                 .k_rope = lt_cache_key_rope(c)};
+    assert_int_equal(lt_attention(f->dev, &a), LT_OK);
+    assert_int_equal(lt_dev_download(f->dev, out, res, (size_t)(n * DIM) * 4), LT_OK);
+    lt_dev_free(f->dev, dev);
+    lt_dev_free(f->dev, res);
+    free(q);
+}
+
+/* A cache as the reference has it: keys turned when written, rows moved when the window rolls. */
+typedef struct moved {
+    int64_t window, sink, global, local;
+    double k[MAX_FRAMES * TOKENS][DIM], v[MAX_FRAMES * TOKENS][DIM];
+} moved;
+
+static void turned(double *to, int64_t frame, int what, int64_t token)
+{
+    const int64_t place[3] = {frame, token / COLS, token % COLS};
+    static const int split[3] = {SIZE / 2 - 2 * (SIZE / 6), SIZE / 6, SIZE / 6};
+    int64_t d = 0;
+    for (int h = 0; h < HEADS; h++)
+        for (int a = 0; a < 3; a++)
+            for (int j = 0; j < split[a]; j++, d += 2) {
+                const double w = (double)place[a] * pow(10000, -(double)j / split[a]);
+                const double x = (double)value(frame, what, token * DIM + d),
+                             y = (double)value(frame, what, token * DIM + d + 1);
+                to[d] = x * cos(w) - y * sin(w);
+                to[d + 1] = x * sin(w) + y * cos(w);
+            }
+}
+
+/* Spec 2.6, in tokens. */
+static void moved_block(moved *m, int64_t frames)
+{
+    const int64_t n = frames * TOKENS, cap = m->window * TOKENS, sink = m->sink * TOKENS;
+    if (m->local + n > cap) {
+        const int64_t out = m->local + n - cap, stay = m->local - out - sink;
+        memmove(m->k[sink], m->k[sink + out], (size_t)stay * sizeof *m->k);
+        memmove(m->v[sink], m->v[sink + out], (size_t)stay * sizeof *m->v);
+        m->local -= out;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t frame = (m->global + i) / TOKENS, token = (m->global + i) % TOKENS;
+        turned(m->k[m->local + i], frame, K, token);
+        for (int64_t d = 0; d < DIM; d++)
+            m->v[m->local + i][d] = (double)value(frame, V, token * DIM + d);
+    }
+    m->local += n;
+    m->global += n;
+}
+
+static void moved_attend(const moved *m, int64_t row, double *out)
+{
+    double q[DIM], w[MAX_FRAMES * TOKENS];
+    turned(q, row / TOKENS, Q, row % TOKENS);
+    for (int h = 0; h < HEADS; h++) {
+        double sum = 0;
+        for (int64_t j = 0; j < m->local; j++) {
+            double s = 0;
+            for (int d = h * SIZE; d < (h + 1) * SIZE; d++)
+                s += q[d] * m->k[j][d];
+            sum += w[j] = exp(s / sqrt(SIZE));
+        }
+        for (int d = h * SIZE; d < (h + 1) * SIZE; d++) {
+            out[d] = 0;
+            for (int64_t j = 0; j < m->local; j++)
+                out[d] += w[j] / sum * m->v[j][d];
+        }
+    }
+}
+
+static void ring_equals_moved_rows(void **state)
+{
+    static const struct {
+        const char *policy;
+        int32_t frames;
+    } cases[] = {{"self-forcing:window=7", 3},
+                 {"longlive", 3},
+                 {"longlive:window=6,sink=1", 3},
+                 {"longlive:window=5,sink=2,block=1", 1}};
+    moved *m = malloc(sizeof *m);
+    float got[3 * TOKENS * DIM];
+    double want[DIM];
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        lt_cache *c = make(*state, cases[i].policy);
+        const lt_cache_policy p = options(cases[i].policy).policy;
+        m->window = p.window;
+        m->sink = p.sink;
+        m->local = m->global = 0;
+        for (int b = 0; b < 50; b++) {
+            const int32_t frames = b == 0 && i == 0 ? 1 : cases[i].frames;
+            const int64_t first = m->global;
+            draw(*state, c, frames, 0, got);
+            assert_int_equal(lt_cache_commit(c), LT_OK);
+            moved_block(m, frames);
+            for (int64_t r = 0; r < frames * TOKENS; r++) {
+                moved_attend(m, first + r, want);
+                for (int64_t d = 0; d < DIM; d++)
+                    if (fabs((double)got[r * DIM + d] - want[d]) > 2e-5)
+                        fail_msg("%s, block %d, row %d: %g, not %g", cases[i].policy, b, (int)r,
+                                 (double)got[r * DIM + d], want[d]);
+            }
+        }
+        lt_cache_destroy(&c);
+    }
+    free(m);
+}
+
+/* A constant added to all places changes nothing but rounding. */
+static void offsets_do_not_matter(void **state)
+{
+    static const int64_t first[] = {0, 1000, 100000};
+    const fixture *f = *state;
+    float want[8][3 * TOKENS * DIM], got[3 * TOKENS * DIM];
+    for (size_t i = 0; i < LT_COUNT(first); i++) {
+        lt_cache_options o = options("longlive");
+        o.first_frame = first[i];
+        lt_cache *c;
+        assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_OK);
+        for (int b = 0; b < 8; b++) {
+            draw(f, c, 3, first[i], i ? got : want[b]);
+            assert_int_equal(lt_cache_commit(c), LT_OK);
+            for (size_t d = 0; i && d < LT_COUNT(got); d++)
+                assert_true(fabsf(got[d] - want[b][d]) < 3e-6f);
+        }
+        lt_cache_destroy(&c);
+    }
+}
+
+/* Drawing a block, giving it back and drawing it again gives the same bits, also in the blocks after it; what was kept is as it
+ * was. */
+static void redrawn_blocks_are_the_same(void **state)
+{
+    const fixture *f = *state;
+    float want[12][3 * TOKENS * DIM], got[3 * TOKENS * DIM];
+    for (int again = 0; again < 2; again++) {
+        lt_cache *c = make(f, "longlive:window=8,sink=1,bias=0.3");
+        for (int b = 0; b < 12; b++) {
+            if (again) {
+                int32_t before, after;
+                lt_cache_list(c, &before);
+                draw(f, c, 3, 77, got); /* other numbers */
+                lt_cache_rollback(c);
+                lt_cache_list(c, &after);
+                assert_int_equal(before, after);
+                assert_int_equal(lt_cache_next_frame(c), 3 * b);
+            }
+            draw(f, c, 3, 0, again ? got : want[b]);
+            if (again) assert_memory_equal(got, want[b], sizeof got);
+            assert_int_equal(lt_cache_commit(c), LT_OK);
+        }
+        lt_cache_destroy(&c);
+    }
+}
+
+/* Frames of the past weigh b as much as they would: the same as their values' mean and sum say. */
+static void bias_weakens_the_past(void **state)
+{
+    const fixture *f = *state;
+    float plain[3 * TOKENS * DIM], none[3 * TOKENS * DIM], half[3 * TOKENS * DIM];
+    float *const out[] = {plain, none, half};
+    static const char *const policy[] = {"longlive:sink=0", "longlive:sink=0,window=3",
+                                         "longlive:sink=0,bias=1e-9"};
+    for (size_t i = 0; i < 3; i++) {
+        lt_cache *c = make(f, policy[i]);
+        for (int b = 0; b < 2; b++) {
+            draw(f, c, 3, 0, out[i]);
+            assert_int_equal(lt_cache_commit(c), LT_OK);
+        }
+        lt_cache_destroy(&c);
+    }
+    double far = 0;
+    for (size_t d = 0; d < LT_COUNT(plain); d++) {
+        assert_true(fabsf(half[d] - none[d]) < 1e-5f); /* a weight of nothing is not being seen */
+        far = fmax(far, fabs((double)plain[d] - (double)none[d]));
+    }
+    assert_true(far > 0.01);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(reads_policies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(refuses_policies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rolls_as_the_traces_say, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(places_follow_the_policy, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pins_and_flushes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(counts_its_bytes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ring_equals_moved_rows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(offsets_do_not_matter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(redrawn_blocks_are_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bias_weakens_the_past, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
