@@ -30,7 +30,7 @@ static const kind kinds[] = {
     {"sched", lt_parity_sched, 1e-5, 1e-5},
     {"warp", lt_parity_warp, 2e-5, 2e-5},
     {"taehv", NULL, 0, 0},
-    {"causal", NULL, 0, 0},
+    {"causal", lt_parity_causal, 5e-5, 1e-1},
 };
 
 /* ---- arrays ------------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@ typedef struct pass {
     const lti_dit_args *a;
     lt_dev *dev;
     int64_t n, dim;
+    int32_t frames;
     int32_t block;        /* where we are, for messages */
     int32_t samples;      /* rows in use are samples * n; 1 while all are still equal */
     lt_mat x;             /* residual, f32 [batch * n, D] */
@@ -55,11 +56,12 @@ static lt_status modulated_norm(const pass *p, lt_mat out, int64_t row, int64_t 
                                            .row_group = group_from(p, row)});
 }
 
-static lt_status qk_norm(const pass *p, lt_mat m, const float *weight, const lt_rope *rope)
+static lt_status qk_norm(const pass *p, lt_mat out, lt_mat x, int64_t rows, const float *weight,
+                         const lt_rope *rope)
 {
-    return lt_qknorm(p->dev, &(lt_qknorm_args){.out = m,
-                                               .x = m,
-                                               .rows = p->samples * p->n,
+    return lt_qknorm(p->dev, &(lt_qknorm_args){.out = out,
+                                               .x = x,
+                                               .rows = rows,
                                                .heads = p->d->c.heads,
                                                .head_dim = p->d->c.head_dim,
                                                .weight = weight,
@@ -75,15 +77,14 @@ static lt_status cancelled(const pass *p)
 }
 
 /* A few heads at a time where a call would take seconds, so that a cancelled pass ends soon. Heads do not know of each other. */
-static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v,
-                        const lt_plan *plan)
+static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v, lt_attn_plan part,
+                        int64_t lk, const lt_rope *k_rope)
 {
     static const double most_flops = 4e11;
     const int32_t heads = p->d->c.heads, size = p->d->c.head_dim;
-    const int64_t lq = lt_plan_lq(plan), lk = lt_plan_lk(plan);
+    const int64_t lq = p->n;
     const double fit = most_flops / (4.0 * (double)lq * (double)lk * size);
     const int32_t most = fit >= heads ? heads : fit < 1 ? 1 : (int32_t)fit;
-    lt_attn_plan part = *lt_plan_kernel(plan);
     for (int32_t h = 0; h < heads; h += most) {
         const int32_t take = heads - h < most ? heads - h : most;
         const int64_t col = (int64_t)h * size;
@@ -97,10 +98,55 @@ static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v,
                                                          .heads = take,
                                                          .head_dim = size,
                                                          .scale = (float)(1 / sqrt((double)size)),
-                                                         .plan = &part}));
+                                                         .plan = &part,
+                                                         .k_rope = k_rope}));
         if (part.group_of_head) part.group_of_head += take;
     }
     return LT_OK;
+}
+
+/* All samples attend to themselves: a [rows, D] from q k v. */
+static lt_status attend_whole(const pass *p, int32_t block, lt_mat a, lt_mat qkv)
+{
+    const lti_dit_block *b = &p->d->blocks[block];
+    const int64_t rows = p->samples * p->n, dim = p->dim;
+    const lt_rope rope = {
+        .table = {p->r->rope.table[0], p->r->rope.table[1], p->r->rope.table[2]},
+        .pairs = {p->r->rope.pairs[0], p->r->rope.pairs[1], p->r->rope.pairs[2]},
+        .pos = p->r->pos,
+    };
+    const lt_mat q = lti_at(qkv, 0, 0), k = lti_at(qkv, 0, dim), v = lti_at(qkv, 0, 2 * dim);
+    LT_TRY(qk_norm(p, q, q, rows, b->norm_q, &rope));
+    LT_TRY(qk_norm(p, k, k, rows, b->norm_k, &rope));
+    LT_TRY(lti_probe_call(&p->r->probe, "q_roped", block, q, rows, dim));
+    LT_TRY(lti_probe_call(&p->r->probe, "k_roped", block, k, rows, dim));
+    LT_TRY(lti_probe_call(&p->r->probe, "v", block, v, rows, dim));
+    for (int32_t s = 0; s < p->samples; s++) {
+        const int64_t row = s * p->n;
+        LT_TRY(attend(p, lti_at(a, row, 0), lti_at(q, row, 0), lti_at(k, row, 0), lti_at(v, row, 0),
+                      *lt_plan_kernel(p->r->plan), p->n, NULL));
+    }
+    return LT_OK;
+}
+
+/* Sample s attends to its cache, where its own keys and values are put first: keys normed, not turned. */
+static lt_status attend_cached(const pass *p, int32_t block, lt_mat a, lt_mat qkv, int32_t s)
+{
+    const lti_dit_block *b = &p->d->blocks[block];
+    const lt_cache *c = p->a->cache[s];
+    const int64_t dim = p->dim, frame = p->n / p->frames;
+    const lt_mat kv = lt_cache_layer(c, block), q = lti_at(qkv, s * p->n, 0);
+    LT_TRY(qk_norm(p, q, q, p->n, b->norm_q, lt_cache_query_rope(c)));
+    for (int32_t f = 0; f < p->frames; f++) {
+        const int64_t from = s * p->n + f * frame, to = lt_cache_open_row(c, f);
+        LT_TRY(qk_norm(p, lti_at(kv, to, 0), lti_at(qkv, from, dim), frame, b->norm_k, NULL));
+        LT_TRY(lt_convert(p->dev, &(lt_convert_args){.out = lti_at(kv, to, dim),
+                                                     .x = lti_at(qkv, from, 2 * dim),
+                                                     .rows = frame,
+                                                     .cols = dim}));
+    }
+    return attend(p, lti_at(a, s * p->n, 0), q, kv, lti_at(kv, 0, dim), *lt_cache_plan(c),
+                  lt_cache_rows(c), lt_cache_key_rope(c));
 }
 
 static lt_status self_attention(pass *p, int32_t block)
@@ -108,26 +154,14 @@ static lt_status self_attention(pass *p, int32_t block)
     const lti_dit_block *b = &p->d->blocks[block];
     const int64_t rows = p->samples * p->n, dim = p->dim;
     const size_t mark = lt_arena_mark(&p->r->arena);
-    const lt_rope rope = {
-        .table = {p->r->rope.table[0], p->r->rope.table[1], p->r->rope.table[2]},
-        .pairs = {p->r->rope.pairs[0], p->r->rope.pairs[1], p->r->rope.pairs[2]},
-        .pos = p->r->pos,
-    };
     lt_mat a, qkv;
     LT_TRY(scratch(p, &a, p->d->compute, rows, dim));
     LT_TRY(scratch(p, &qkv, p->d->compute, rows, 3 * dim));
     LT_TRY(modulated_norm(p, a, 0, rows, block, 0));
     LT_TRY(lt_linear(p->dev, &(lt_linear_args){.out = qkv, .x = a, .w = b->qkv, .rows = rows}));
-    LT_TRY(qk_norm(p, lti_at(qkv, 0, 0), b->norm_q, &rope));
-    LT_TRY(qk_norm(p, lti_at(qkv, 0, dim), b->norm_k, &rope));
-    LT_TRY(lti_probe_call(&p->r->probe, "q_roped", block, lti_at(qkv, 0, 0), rows, dim));
-    LT_TRY(lti_probe_call(&p->r->probe, "k_roped", block, lti_at(qkv, 0, dim), rows, dim));
-    LT_TRY(lti_probe_call(&p->r->probe, "v", block, lti_at(qkv, 0, 2 * dim), rows, dim));
-    for (int32_t s = 0; s < p->samples; s++) {
-        const int64_t row = s * p->n;
-        LT_TRY(attend(p, lti_at(a, row, 0), lti_at(qkv, row, 0), lti_at(qkv, row, dim),
-                      lti_at(qkv, row, 2 * dim), p->r->plan));
-    }
+    if (!p->a->cache[0]) LT_TRY(attend_whole(p, block, a, qkv));
+    for (int32_t s = 0; s < p->samples && p->a->cache[0]; s++)
+        LT_TRY(attend_cached(p, block, a, qkv, s));
     LT_TRY(lt_linear(p->dev, &(lt_linear_args){.out = p->x,
                                                .x = a,
                                                .w = b->o,
@@ -137,6 +171,16 @@ static lt_status self_attention(pass *p, int32_t block)
                                                .row_group = p->group}));
     lt_arena_reset(&p->r->arena, mark);
     return LT_OK;
+}
+
+/* A text's list is the same for all rows, so that of its first tile will do for a block of any number of frames. */
+static lt_attn_plan text_plan(const pass *p, int32_t s)
+{
+    lt_attn_plan plan = *lt_plan_kernel(p->a->prompt[s]->plan);
+    if (!p->a->cache[s]) return plan;
+    plan.nq = 1;
+    plan.q_off = lt_cache_plan(p->a->cache[s])->q_off;
+    return plan;
 }
 
 static lt_status cross_attention(pass *p, int32_t block)
@@ -156,12 +200,12 @@ static lt_status cross_attention(pass *p, int32_t block)
                                            .weight = b->norm3,
                                            .bias = b->norm3_bias}));
     LT_TRY(lt_linear(p->dev, &(lt_linear_args){.out = q, .x = a, .w = b->cross_q, .rows = rows}));
-    LT_TRY(qk_norm(p, q, b->cross_norm_q, NULL));
+    LT_TRY(qk_norm(p, q, q, rows, b->cross_norm_q, NULL));
     for (int32_t s = 0; s < p->samples; s++) {
         const lti_prompt *t = p->a->prompt[s];
         const lt_mat kv = lti_at((lt_mat){t->kv, p->d->compute, 2 * dim}, block * t->keys, 0);
         LT_TRY(attend(p, lti_at(a, s * p->n, 0), lti_at(q, s * p->n, 0), kv, lti_at(kv, 0, dim),
-                      t->plan));
+                      text_plan(p, s), t->keys, NULL));
     }
     LT_TRY(lt_linear(
         p->dev,
@@ -204,7 +248,7 @@ static lt_patch_args patch_args(const pass *p, lt_mat tokens, float *latent, int
     return (lt_patch_args){.tokens = tokens,
                            .latent = latent,
                            .c = c,
-                           .frames = p->r->grid.frames,
+                           .frames = p->frames,
                            .h = p->r->grid.rows * patch,
                            .w = p->r->grid.cols * patch,
                            .p = patch,
@@ -284,16 +328,40 @@ static lt_status head(pass *p)
     return LT_OK;
 }
 
+static int32_t frames_of(const lti_dit_run *r, const lti_dit_args *a)
+{
+    return a->cache[0] && a->frames ? a->frames : r->grid.frames;
+}
+
+static lt_status check_cache(const lti_dit_run *r, const lti_dit_args *a, int32_t s)
+{
+    lt_ctx *ctx = lt_dev_ctx(r->d->dev);
+    const int32_t frames = frames_of(r, a);
+    if (!a->cache[s]) return lti_fail(ctx, LT_ERR_ARG, "sample %d has no cache", s);
+    if (frames < 1 || frames > r->grid.frames || frames != lt_cache_open_frames(a->cache[s]))
+        return lti_fail(ctx, LT_ERR_ARG, "pass of %d frames, made for %d; the open block has %d",
+                        frames, r->grid.frames, lt_cache_open_frames(a->cache[s]));
+    const lt_mat kv = lt_cache_layer(a->cache[s], 0);
+    if (kv.ld != 2 * r->d->c.dim || kv.dtype != r->d->compute)
+        return lti_fail(ctx, LT_ERR_ARG, "cache with rows of %lld %s, the model's are %d %s",
+                        (long long)kv.ld, lt_dtype_name(kv.dtype), 2 * r->d->c.dim,
+                        lt_dtype_name(r->d->compute));
+    return LT_OK;
+}
+
 static lt_status check_pass(lti_dit_run *r, const lti_dit_args *a)
 {
     lt_ctx *ctx = lt_dev_ctx(r->d->dev);
     if (a->batch < 1 || a->batch > r->batch)
         return lti_fail(ctx, LT_ERR_ARG, "pass of %d samples, made for %d", a->batch, r->batch);
-    for (int32_t s = 0; s < a->batch; s++)
-        if (lt_plan_lq(a->prompt[s]->plan) != r->n)
+    for (int32_t s = 0; s < a->batch; s++) {
+        if (a->cache[0]) LT_TRY(check_cache(r, a, s));
+        if (!a->cache[0] && lt_plan_lq(a->prompt[s]->plan) != r->n)
             return lti_fail(ctx, LT_ERR_ARG, "prompt made for %lld tokens, pass has %lld",
                             (long long)lt_plan_lq(a->prompt[s]->plan), (long long)r->n);
-    for (int64_t i = 0; i < (a->token_time ? r->n : 1); i++) {
+    }
+    const int64_t tokens = r->n / r->grid.frames * frames_of(r, a);
+    for (int64_t i = 0; i < (a->token_time ? tokens : 1); i++) {
         const int32_t t = a->token_time ? a->token_time[i] : a->time;
         if (t < 0 || t >= r->times.n)
             return lti_fail(ctx, LT_ERR_ARG,
@@ -322,10 +390,11 @@ lt_status lti_dit_forward(lti_dit_run *r, const lti_dit_args *a)
               .d = r->d,
               .a = a,
               .dev = r->d->dev,
-              .n = r->n,
+              .frames = frames_of(r, a),
               .dim = r->d->c.dim,
               .samples = a->batch};
-    if (a->batch == 2 && a->x[0] == a->x[1]) p.samples = 1;
+    p.n = r->n / r->grid.frames * p.frames;
+    if (a->batch == 2 && a->x[0] == a->x[1] && !a->cache[0]) p.samples = 1;
     lt_arena_reset(&r->arena, 0);
     LT_TRY(set_times(&p));
     LT_TRY(embed(&p));

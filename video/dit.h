@@ -78,15 +78,21 @@ typedef struct lti_dit_args {
     int32_t time; /* index into times, of every token */
     const int32_t
         *token_time; /* host, [N] indices into times, one a token; NULL = `time` for all */
+    /* Causal passes: the samples are the open block of their caches (all, and of as many frames), which they write into and read;
+     * positions are the cache's. NULL: bidirectional. */
+    lt_cache *cache[LTI_DIT_BATCH];
+    int32_t frames;            /* with caches: of this pass, at most the run's; 0 = the run's */
     const atomic_bool *cancel; /* polled between the parts of a block; NULL = never */
 } lti_dit_args;
 
-/* One pass. Samples with the same x share the first self-attention. Errors: LT_ERR_ARG, LT_ERR_CANCELLED, LT_ERR_MEM. */
+/* One pass. Samples with the same x share the first self-attention unless they have caches. Errors: LT_ERR_ARG, LT_ERR_CANCELLED, LT_ERR_MEM. */
 LT_MUST_USE lt_status lti_dit_forward(lti_dit_run *run, const lti_dit_args *a);
 
 /* Operations (2 a multiply-add) that lti_dit_forward executes for samples with these numbers of text keys: products and
  * attention only. */
 double lti_dit_flops(const lti_dit_config *c, int64_t tokens, int32_t batch, const int64_t *keys,
                      bool same_x);
+/* The same for one sample whose self-attention reads `visible` keys of a cache. */
+double lti_dit_causal_flops(const lti_dit_config *c, int64_t tokens, int64_t visible, int64_t keys);
 
 #endif

@@ -59,6 +59,12 @@ double lti_dit_flops(const lti_dit_config *c, int64_t tokens, int32_t batch, con
     return same_x ? sum - (batch - 1) * (self + embed) : sum;
 }
 
+double lti_dit_causal_flops(const lti_dit_config *c, int64_t tokens, int64_t visible, int64_t keys)
+{
+    const double past = 4 * (double)tokens * (double)(visible - tokens) * c->dim;
+    return lti_dit_flops(c, tokens, 1, &keys, false) + c->layers * past;
+}
+
 /* ---- run ---- */
 
 static lt_status check_run(lt_ctx *ctx, const lti_dit_config *c, const lti_dit_run_options *o)

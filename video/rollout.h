@@ -1,0 +1,65 @@
+/* rollout.h: autoregressive generation: one block of latent frames after the other, each seeing the kept frames through a key/value
+ * cache. Knows latents and text rows, neither files nor pixels. Private to video/ (and tests).
+ *
+ *   draw: noise ─► few steps (x0, fresh noise) or a solver, with or without guidance ─► latent of the block
+ *   keep: one pass on that latent at the context time writes the keys and values that later blocks see
+ *
+ * A block that is not kept can be drawn again, the same or with other noise: nothing before it has changed. Everything is reserved
+ * on creation.
+ */
+#ifndef LTI_VIDEO_ROLLOUT_H
+#define LTI_VIDEO_ROLLOUT_H
+
+#include "video/dit.h"
+
+/* What the steps leave behind for tests: device memory, valid during the call; x before the step. */
+typedef struct lti_rollout_probe {
+    lt_status (*step)(void *user, int64_t block, int32_t step, int32_t frames, const float *x,
+                      const float *v);
+    /* fills `to`, [channels, frames, h, w], instead of the generator; step -1: the block's first noise */
+    lt_status (*noise)(void *user, float *to, int64_t block, int32_t step, int32_t frames);
+    void *user;
+} lti_rollout_probe;
+
+typedef struct lti_rollout_options {
+    const lti_dit *dit; /* must outlive the rollout */
+    int32_t h, w;       /* of the latent */
+    lt_cache_policy policy;
+    bool first_alone; /* the first block is one frame */
+    const lt_scheduler_options *schedule;
+    double guidance;            /* <= 1: `uncond` is not used; else a second cache */
+    const float *cond, *uncond; /* host, [rows, text_dim] */
+    int32_t cond_rows, uncond_rows;
+    bool batch; /* both branches in one pass */
+    uint64_t seed;
+    const atomic_bool *cancel;      /* kept; NULL = none */
+    const lti_rollout_probe *probe; /* copied; NULL = none */
+} lti_rollout_options;
+
+typedef struct lti_rollout lti_rollout;
+LT_MUST_USE lt_status lti_rollout_create(lti_rollout **out, const lti_rollout_options *opt);
+void lti_rollout_destroy(lti_rollout **r);
+
+/* Given frames, device [channels, frames, h, w] f32, at most a block: they are kept as if they had been drawn. No block may be
+ * drawn and not kept. */
+LT_MUST_USE lt_status lti_rollout_give(lti_rollout *r, const float *latent, int32_t frames);
+/* Draws the next block, or the present one again. `attempt` chooses its noise: the same number gives the same bits. */
+LT_MUST_USE lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt);
+/* Keeps the block that was drawn. */
+LT_MUST_USE lt_status lti_rollout_keep(lti_rollout *r);
+
+const float *
+lti_rollout_latent(const lti_rollout *r); /* of the last block: device, [channels, frames, h, w] */
+int32_t lti_rollout_frames(const lti_rollout *r); /* of it */
+int64_t lti_rollout_block(
+    const lti_rollout *r); /* number of the next block to be drawn, or of the drawn one */
+int32_t lti_rollout_steps(const lti_rollout *r);
+const lt_cache *lti_rollout_cache(const lti_rollout *r, bool uncond);
+int64_t lti_rollout_passes(const lti_rollout *r);
+double lti_rollout_flops(const lti_rollout *r);
+/* Device bytes of a rollout with prompts of `rows` text rows. No device needed. */
+uint64_t lti_rollout_bytes(const lti_dit_config *c, lt_dtype compute, const lt_cache_policy *policy,
+                           int32_t h, int32_t w, int32_t steps, int32_t rows, bool guided,
+                           bool batch);
+
+#endif
