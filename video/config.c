@@ -1,5 +1,7 @@
 /* config.c: the whole model: parts put together, defaults for sampling, and the check of tensors against the configuration. */
 #include "video/config.h"
+
+#include "attention/attention.h"
 #include "video/json.h"
 
 #include <inttypes.h>
@@ -33,7 +35,9 @@ static void family_defaults(lti_config *c)
     m->default_steps = 50;
     m->default_guidance = 5.0;
     m->default_shift = 5.0;
-    m->default_solver = LT_SOLVER_UNIPC;
+    m->default_solver = c->dit.causal ? LT_SOLVER_RENOISE : LT_SOLVER_UNIPC;
+    m->causal = c->dit.causal;
+    if (c->dit.causal) m->default_guidance = 1; /* distilled with it */
     c->grid = LT_GRID_AUTO;
     /* the list is in a language that only the published text encoder knows */
     if (c->dit.text_dim == 4096)
@@ -88,6 +92,24 @@ static lt_status take_int(int32_t *out, lt_ctx *ctx, const json_t *j, const char
     return LT_OK;
 }
 
+static lt_status own_mode(lt_model_info *m, lt_ctx *ctx, const json_t *j, const char *name)
+{
+    const char *mode = NULL, *cache = NULL;
+    LT_TRY(lti_json_string(ctx, j, "mode", name, &mode, NULL));
+    LT_TRY(lti_json_string(ctx, j, "cache", name, &cache, NULL));
+    if (mode && strcmp(mode, "clip") && strcmp(mode, "ar"))
+        return lti_fail(ctx, LT_ERR_FORMAT, "%s: mode \"%.40s\" is not clip or ar", name, mode);
+    if (mode) m->causal = !strcmp(mode, "ar");
+    lt_cache_policy policy;
+    if (cache && strlen(cache) >= sizeof m->default_cache)
+        return lti_fail(ctx, LT_ERR_FORMAT, "%s: cache is longer than %zu bytes", name,
+                        sizeof m->default_cache - 1);
+    if (cache && lt_cache_policy_parse(&policy, ctx, cache) < 0)
+        return lti_within(ctx, LT_ERR_FORMAT, "%s", name);
+    if (cache) snprintf(m->default_cache, sizeof m->default_cache, "%s", cache);
+    return LT_OK;
+}
+
 /* longtake.json, or the object "_longtake" of model_index.json: what a model is best run with. Keys are the command's. */
 static lt_status own_defaults(lti_config *c, lt_ctx *ctx, const json_t *j, const char *name)
 {
@@ -103,6 +125,7 @@ static lt_status own_defaults(lti_config *c, lt_ctx *ctx, const json_t *j, const
     const char *solver = NULL, *negative = NULL;
     LT_TRY(lti_json_string(ctx, j, "solver", name, &solver, NULL));
     LT_TRY(lti_json_string(ctx, j, "negative_prompt", name, &negative, NULL));
+    LT_TRY(own_mode(m, ctx, j, name));
     if (solver) {
         if (!lt_solver_parse(solver, &m->default_solver))
             return lti_fail(ctx, LT_ERR_FORMAT, "%s: solver \"%.40s\" is not known", name, solver);

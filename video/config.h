@@ -18,6 +18,7 @@ typedef struct lti_dit_config {
     int32_t patch;              /* 2: patch (1, 2, 2) */
     int32_t max_pos;            /* positions on each axis, 1024 */
     float eps;                  /* 1e-6 */
+    bool causal;                /* class CausalWanModel: distilled for blocks and few steps */
     bool frame_timesteps; /* trained with a timestep per frame (TI2V): takes clean first frames */
 } lti_dit_config;
 

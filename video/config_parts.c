@@ -210,7 +210,9 @@ static lt_status dit_switches(lti_dit_config *c, lt_ctx *ctx, const json_t *j, c
     if (!cross)
         return lti_fail(ctx, LT_ERR_UNSUPPORTED, "%s: cross_attn_norm = false is not supported",
                         name);
-    const char *type = NULL;
+    const char *type = NULL, *class = NULL;
+    LT_TRY(lti_json_string(ctx, j, "_class_name", name, &class, NULL));
+    c->causal = class && !strcmp(class, "CausalWanModel");
     if (!json_is_null(json_object_get(j, "model_type")))
         LT_TRY(lti_json_string(ctx, j, "model_type", name, &type, NULL));
     if (type && !strcmp(type, "ti2v")) c->frame_timesteps = true;

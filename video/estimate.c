@@ -1,6 +1,7 @@
 /* estimate.c: what a run will take, from headers alone: bytes by phase, operations, and whether it fits this machine. */
 #include "video/denoise.h"
 #include "video/model_internal.h"
+#include "video/rollout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,9 @@ typedef struct shape {
     int32_t frames, h, w, rows[2];
     int64_t tokens;
     bool guided;
+    bool ar; /* frames and tokens are a block's */
+    int32_t all_frames;
+    lt_cache_policy policy;
 } shape;
 
 static shape shape_of(const lti_config *c, const lt_session_options *o)
@@ -88,8 +92,23 @@ static shape shape_of(const lti_config *c, const lt_session_options *o)
                .rows = {text_rows(o->prompt, c->dit.text_len),
                         text_rows(o->negative_prompt, c->dit.text_len)},
                .guided = o->guidance_scale > 1};
+    s.all_frames = s.frames;
+    /* checked before: an error cannot come up here */
+    s.ar = o->mode == LT_MODE_AR && lti_session_policy(&s.policy, NULL, &c->info, o) >= 0;
+    if (s.ar) s.frames = s.policy.block;
     s.tokens = (int64_t)s.frames * (s.h / p) * (s.w / p);
     return s;
+}
+
+/* With a full window, which a long video nearly always has. */
+static double rollout_flops(const lti_config *c, const lt_session_options *o, const shape *s,
+                            const int64_t keys[2])
+{
+    const int32_t blocks = (s->all_frames + s->frames - 1) / s->frames;
+    const int64_t visible = s->tokens / s->frames * s->policy.window;
+    double pass = lti_dit_causal_flops(&c->dit, s->tokens, visible, keys[0]);
+    if (s->guided) pass += lti_dit_causal_flops(&c->dit, s->tokens, visible, keys[1]);
+    return pass * blocks * (o->num_inference_steps + 1);
 }
 
 static double flops_of(const lti_config *c, const lt_session_options *o, const shape *s, bool batch)
@@ -97,8 +116,9 @@ static double flops_of(const lti_config *c, const lt_session_options *o, const s
     const int64_t keys[2] = {s->rows[0] + 1, s->rows[1] + 1};
     const int32_t branches = s->guided ? 2 : 1;
     const double pass = lti_dit_flops(&c->dit, s->tokens, branches, keys, batch);
-    double sum = pass * o->num_inference_steps + lt_vae_decode_flops(&c->vae, s->h, s->w, true) +
-                 (s->frames - 1) * lt_vae_decode_flops(&c->vae, s->h, s->w, false);
+    const double denoise = s->ar ? rollout_flops(c, o, s, keys) : pass * o->num_inference_steps;
+    double sum = denoise + lt_vae_decode_flops(&c->vae, s->h, s->w, true) +
+                 (s->all_frames - 1) * lt_vae_decode_flops(&c->vae, s->h, s->w, false);
     for (int32_t b = 0; b < branches; b++)
         sum += lti_text_flops(&c->text, s->rows[b]);
     return sum;
@@ -120,11 +140,16 @@ void lti_estimate(lt_estimate *out, const lti_config *c, lt_dtype dtype,
                (uint64_t)(1 + c->info.frame_scale) * 3 * (uint64_t)o->width * (uint64_t)o->height,
         .flops = flops_of(c, o, &s, batch),
     };
-    const uint64_t denoise =
-        lti_denoise_bytes(&c->dit, dtype, s.frames, s.h, s.w, o->num_inference_steps, rows,
-                          s.guided, s.guided && batch);
-    out->activation = denoise - out->latent;
+    uint64_t denoise = lti_denoise_bytes(&c->dit, dtype, s.frames, s.h, s.w, o->num_inference_steps,
+                                         rows, s.guided, s.guided && batch);
+    if (s.ar) {
+        denoise = lti_rollout_bytes(&c->dit, dtype, &s.policy, s.h, s.w, o->num_inference_steps,
+                                    rows, s.guided, s.guided && batch);
+        out->cache = lti_rollout_cache_bytes(&c->dit, dtype, &s.policy, s.h, s.w, s.guided);
+    }
+    out->activation = denoise - out->latent - out->cache;
     uint64_t peak = max_of(out->text, max_of(denoise, out->vae + out->latent / 7));
+    if (s.ar) peak = max_of(out->text, denoise + out->vae); /* decoded while it is drawn */
     if (o->image) { /* encoded in f32, with a state of the decoder's order */
         vae.compute = LT_F32;
         peak = max_of(peak, vae_bytes(c->vae, true, LT_F32) + lt_vae_decoder_bytes(&vae, s.h, s.w));
@@ -155,11 +180,11 @@ lt_status lti_estimate_fit(lt_estimate *out, lt_ctx *ctx, const lti_config *c, l
     if (out->total_peak <= limit) return LT_OK;
     return lti_fail(ctx, LT_ERR_MEM,
                     "%d frames of %dx%d need %.2f GiB (weights %.2f, activations %.2f, latents "
-                    "%.2f, VAE %.2f), "
+                    "%.2f, VAE %.2f, cache %.2f), "
                     "%.2f GiB are %s",
                     o->num_frames, o->width, o->height, gib(out->total_peak), gib(out->weights),
-                    gib(out->activation), gib(out->latent), gib(out->vae), gib(limit),
-                    o->memory_limit ? "allowed" : "free");
+                    gib(out->activation), gib(out->latent), gib(out->vae), gib(out->cache),
+                    gib(limit), o->memory_limit ? "allowed" : "free");
 }
 
 static lt_status estimate_files(lt_estimate *out, lt_ctx *ctx, const lti_model_files *files,

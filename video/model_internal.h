@@ -2,6 +2,7 @@
 #ifndef LTI_VIDEO_MODEL_INTERNAL_H
 #define LTI_VIDEO_MODEL_INTERNAL_H
 
+#include "attention/attention.h"
 #include "video/config.h"
 #include "video/dit.h"
 #include "video/files.h"
@@ -50,6 +51,9 @@ uint64_t lti_available_bytes(void);
 LT_MUST_USE lt_status lti_estimate_fit(lt_estimate *out, lt_ctx *ctx, const lti_config *c,
                                        lt_dtype dtype, const lt_session_options *o,
                                        uint64_t loaded);
+/* What a session of these options keeps. Errors: LT_ERR_ARG. */
+LT_MUST_USE lt_status lti_session_policy(lt_cache_policy *out, lt_ctx *ctx,
+                                         const lt_model_info *info, const lt_session_options *o);
 /* The scheduler of these options. */
 lt_scheduler_options lti_schedule(const lti_config *c, const lt_session_options *o);
 

@@ -333,16 +333,22 @@ double lti_rollout_flops(const lti_rollout *r)
     return r->flops;
 }
 
+uint64_t lti_rollout_cache_bytes(const lti_dit_config *c, lt_dtype compute,
+                                 const lt_cache_policy *policy, int32_t h, int32_t w, bool guided)
+{
+    const lt_cache_options o = cache_options(c, compute, policy, h, w);
+    return lt_cache_bytes(&o) * (guided ? 2 : 1);
+}
+
 uint64_t lti_rollout_bytes(const lti_dit_config *c, lt_dtype compute, const lt_cache_policy *policy,
                            int32_t h, int32_t w, int32_t steps, int32_t rows, bool guided,
                            bool batch)
 {
-    const lt_cache_options cache = cache_options(c, compute, policy, h, w);
     const uint64_t branches = guided ? 2 : 1;
     const uint64_t text =
         ((uint64_t)rows + 1) * 2 * (uint64_t)c->dim * (uint64_t)c->layers * lt_dtype_size(compute);
     const uint64_t solver = 4; /* latents that a solver keeps, at most (UniPC) */
-    return branches * (lt_cache_bytes(&cache) + text) +
+    return lti_rollout_cache_bytes(c, compute, policy, h, w, guided) + branches * text +
            (2 + branches + solver) * latent_bytes(c->in_channels, policy->block, h, w) +
            lti_dit_run_bytes(c, compute, policy->block, h, w, guided && batch ? 2 : 1, steps + 2);
 }

@@ -57,6 +57,9 @@ int32_t lti_rollout_steps(const lti_rollout *r);
 const lt_cache *lti_rollout_cache(const lti_rollout *r, bool uncond);
 int64_t lti_rollout_passes(const lti_rollout *r);
 double lti_rollout_flops(const lti_rollout *r);
+/* Of the caches, both branches'. No device needed. */
+uint64_t lti_rollout_cache_bytes(const lti_dit_config *c, lt_dtype compute,
+                                 const lt_cache_policy *policy, int32_t h, int32_t w, bool guided);
 /* Device bytes of a rollout with prompts of `rows` text rows. No device needed. */
 uint64_t lti_rollout_bytes(const lti_dit_config *c, lt_dtype compute, const lt_cache_policy *policy,
                            int32_t h, int32_t w, int32_t steps, int32_t rows, bool guided,

@@ -2,6 +2,7 @@
  * out the frames of one latent frame. Each phase's memory is gone before the next begins. */
 #include "video/denoise.h"
 #include "video/model_internal.h"
+#include "video/rollout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ struct lt_session {
     lt_dev *dev;
     lt_ctx *ctx;
     lt_session_options o; /* validated; texts, list and image are the copies below */
-    char *prompt, *negative;
+    char *prompt, *negative, *cache;
     float *list;
     uint8_t *image;
     lt_scheduler_options schedule;
@@ -25,7 +26,9 @@ struct lt_session {
     char message[512];  /* of the failure, said again at every later call */
     atomic_bool cancel; /* set by any thread, polled between layers and frames */
 
-    float *latent; /* device, once denoised */
+    float *latent;        /* device, once denoised */
+    lti_rollout *rollout; /* AR: instead of it */
+    int32_t used;         /* latent frames of the present block that the decoder has had */
     lt_vae_decoder *decoder;
     int32_t pushed; /* latent frames given to the decoder */
     uint8_t *rgb_dev, *rgb;
@@ -60,10 +63,12 @@ static lt_status copy_options(lt_session *s)
     LT_TRY(copy_bytes(s->ctx, (void **)&s->prompt, o->prompt, strlen(o->prompt) + 1));
     LT_TRY(copy_bytes(s->ctx, (void **)&s->negative, o->negative_prompt,
                       strlen(o->negative_prompt) + 1));
+    LT_TRY(copy_bytes(s->ctx, (void **)&s->cache, o->cache, o->cache ? strlen(o->cache) + 1 : 0));
     LT_TRY(copy_bytes(s->ctx, (void **)&s->list, o->step_list, list));
     LT_TRY(copy_bytes(s->ctx, (void **)&s->image, o->image, image));
     o->prompt = s->prompt;
     o->negative_prompt = s->negative;
+    o->cache = s->cache;
     o->step_list = s->list;
     o->image = s->image;
     o->attention = "dense";
@@ -90,7 +95,8 @@ static lt_status prepare(lt_session *s)
                                     .seed = s->o.seed,
                                     .guidance = s->o.guidance_scale,
                                     .shift = s->o.flow_shift,
-                                    .cfg_batch = e.cfg_batch};
+                                    .cfg_batch = e.cfg_batch,
+                                    .cache_bytes = e.cache};
     return LT_OK;
 }
 
@@ -114,6 +120,7 @@ lt_status lt_session_create(lt_session **out, lt_model *model, const lt_session_
 
 static void release_device(lt_session *s)
 {
+    lti_rollout_destroy(&s->rollout);
     lt_vae_decoder_destroy(&s->decoder);
     lt_dev_free(s->dev, s->latent);
     lt_dev_free(s->dev, s->rgb_dev);
@@ -129,6 +136,7 @@ void lt_session_destroy(lt_session **session)
     free(s->rgb);
     free(s->prompt);
     free(s->negative);
+    free(s->cache);
     free(s->list);
     free(s->image);
     free(s);
@@ -239,6 +247,69 @@ static lt_status make_latent(lt_session *s)
     return st;
 }
 
+/* ---- blocks ---- */
+
+static lt_status create_rollout(lt_session *s, const lti_text_rows *text)
+{
+    lti_rollout_options o = {.dit = s->m->dit,
+                             .h = s->h,
+                             .w = s->w,
+                             .schedule = &s->schedule,
+                             .guidance = s->o.guidance_scale,
+                             .cond = text->of[0],
+                             .cond_rows = text->n[0],
+                             .uncond = text->of[1],
+                             .uncond_rows = text->n[1],
+                             .batch = s->report.cfg_batch,
+                             .seed = s->o.seed,
+                             .cancel = &s->cancel};
+    LT_TRY(lti_session_policy(&o.policy, s->ctx, &s->m->config.info, &s->o));
+    return lti_rollout_create(&s->rollout, &o);
+}
+
+static lt_status open_rollout(lt_session *s)
+{
+    lti_text_rows text;
+    LT_TRY(encode_texts(s, &text));
+    const double t = now();
+    const lt_status st = create_rollout(s, &text);
+    lti_text_rows_free(&text);
+    s->report.denoise_seconds = now() - t;
+    return st;
+}
+
+static void count_block(lt_session *s, double seconds, uint64_t allocs)
+{
+    lt_session_report *r = &s->report;
+    r->denoise_seconds += seconds;
+    r->dit_passes = (int32_t)lti_rollout_passes(s->rollout);
+    r->dit_flops = lti_rollout_flops(s->rollout);
+    r->tokens = (int64_t)lti_rollout_frames(s->rollout) * (s->h / s->m->config.dit.patch) *
+                (s->w / s->m->config.dit.patch);
+    r->attention_density = 1;
+    if (r->blocks++ == 0) return;
+    r->step_allocs += allocs;
+    if (seconds > r->block_seconds_max) r->block_seconds_max = seconds;
+}
+
+/* Keeps the block that has been handed out and draws the next. The pass that keeps it comes here, not after drawing, so that
+ * frames are out before it. */
+static lt_status next_block(lt_session *s)
+{
+    const int32_t frames = lti_rollout_frames(s->rollout);
+    const double t = now();
+    lt_mem_stats before, after;
+    lt_dev_mem_stats(s->dev, &before);
+    if (frames) LT_TRY(lti_rollout_keep(s->rollout));
+    LT_TRY(lti_rollout_draw(s->rollout, 0));
+    lt_dev_mem_stats(s->dev, &after);
+    count_block(s, now() - t, after.alloc_calls - before.alloc_calls);
+    s->used = 0;
+    const int32_t each = lti_rollout_frames(s->rollout);
+    progress(s, LT_PHASE_DENOISE, (int32_t)s->report.blocks, (s->frames + each - 1) / each);
+    return LT_OK;
+}
+
 /* ---- frames ---- */
 
 static size_t frame_bytes(const lt_session *s)
@@ -262,16 +333,27 @@ static lt_status take_frame(lt_session *s, const lt_image *img, int32_t place)
                            frame_bytes(s));
 }
 
+/* The next latent frame, in device memory, and the distance of its channels. */
+static const float *latent_frame(const lt_session *s, int64_t *stride)
+{
+    const int64_t area = (int64_t)s->h * s->w;
+    *stride = area * (s->rollout ? lti_rollout_frames(s->rollout) : s->frames);
+    return s->rollout ? lti_rollout_latent(s->rollout) + s->used * area
+                      : s->latent + s->pushed * area;
+}
+
 /* All frames of the next latent frame. */
 static lt_status decode_group(lt_session *s, lt_frames *out, int64_t first)
 {
-    const int64_t area = (int64_t)s->h * s->w;
+    int64_t stride;
+    const float *z = latent_frame(s, &stride);
     const int32_t most = s->m->config.info.frame_scale;
     *out = (lt_frames){.rgb = s->rgb, .width = s->o.width, .height = s->o.height, .first = first};
-    LT_TRY(lt_vae_decoder_push(s->decoder, s->latent + s->pushed * area, s->frames * area));
+    LT_TRY(lt_vae_decoder_push(s->decoder, z, stride));
     s->report.vae_flops +=
         lt_vae_decode_flops(lt_vae_get_config(s->m->vae), s->h, s->w, s->pushed == 0);
     s->pushed++;
+    s->used++;
     for (;;) {
         lt_image img;
         LT_TRY(cancelled(s, "decoding"));
@@ -290,10 +372,11 @@ static lt_status next_frames(lt_session *s, lt_frames *out)
     LT_TRY(cancelled(s, s->state == STATE_NEW ? "starting" : "decoding"));
     if (s->state == STATE_NEW) {
         s->start = s->step_start = now();
-        LT_TRY(make_latent(s));
+        LT_TRY(s->o.mode == LT_MODE_AR ? open_rollout(s) : make_latent(s));
         LT_TRY(open_decoder(s));
         s->state = STATE_DECODE;
     }
+    if (s->rollout && s->used == lti_rollout_frames(s->rollout)) LT_TRY(next_block(s));
     const double t = now();
     const int32_t scale = s->m->config.info.frame_scale;
     const int64_t first = s->pushed ? 1 + (int64_t)(s->pushed - 1) * scale : 0;

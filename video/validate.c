@@ -5,7 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_POSITIONS = 1024, MAX_STEPS = 10000, MAX_FPS = 1000, MAX_TOKENS = 1 << 27 };
+enum {
+    MAX_POSITIONS = 1024,
+    MAX_STEPS = 10000,
+    MAX_FPS = 1000,
+    MAX_TOKENS = 1 << 27,
+    MAX_GROUPS = 1 << 24
+};
 
 lt_session_options lt_session_options_default(void)
 {
@@ -33,9 +39,13 @@ static lt_status check_sizes(lt_ctx *ctx, const lt_model_info *info, const lt_se
     LT_TRY(check_grid(ctx, "width", o->width, m, m, m * MAX_POSITIONS, rule));
     LT_TRY(check_grid(ctx, "height", o->height, m, m, m * MAX_POSITIONS, rule));
     snprintf(rule, sizeof rule, "must be %d k + 1", f);
-    LT_TRY(check_grid(ctx, "num_frames", o->num_frames, 1, f, 1 + f * (MAX_POSITIONS - 1), rule));
-    const int64_t tokens =
-        (int64_t)((o->num_frames - 1) / f + 1) * (o->width / m) * (o->height / m);
+    const bool ar = o->mode == LT_MODE_AR;
+    const int32_t groups = ar ? MAX_GROUPS : MAX_POSITIONS - 1;
+    LT_TRY(check_grid(ctx, "num_frames", o->num_frames, 1, f, 1 + f * groups, rule));
+    lt_cache_policy policy;
+    if (ar) LT_TRY(lti_session_policy(&policy, ctx, info, o));
+    const int64_t frames = ar ? policy.window + policy.block : (o->num_frames - 1) / f + 1;
+    const int64_t tokens = frames * (o->width / m) * (o->height / m);
     if (tokens > MAX_TOKENS)
         return lti_fail(ctx, LT_ERR_ARG, "%d frames of %dx%d are %lld tokens, more than %d",
                         o->num_frames, o->width, o->height, (long long)tokens, MAX_TOKENS);
@@ -61,6 +71,9 @@ static lt_status check_sampling(lt_ctx *ctx, const lt_session_options *o)
     return LT_OK;
 }
 
+/* Self-Forcing's list, which its kin share. */
+static const float few_steps[] = {1000, 750, 500, 250};
+
 static void fill_defaults(const lt_model_info *info, lt_session_options *o)
 {
     if (!o->negative_prompt) o->negative_prompt = info->default_negative;
@@ -70,8 +83,13 @@ static void fill_defaults(const lt_model_info *info, lt_session_options *o)
     if (o->fps == 0) o->fps = info->default_fps;
     if (o->guidance_scale < 0) o->guidance_scale = info->default_guidance;
     if (o->flow_shift == 0) o->flow_shift = info->default_shift;
+    if (o->mode == LT_MODE_DEFAULT) o->mode = info->causal ? LT_MODE_AR : LT_MODE_CLIP;
     if (!o->solver_set) o->solver = o->step_list ? LT_SOLVER_RENOISE : info->default_solver;
     o->solver_set = true;
+    if (!o->step_list && o->solver == LT_SOLVER_RENOISE && o->mode == LT_MODE_AR) {
+        o->step_list = few_steps;
+        o->step_list_len = LT_COUNT(few_steps);
+    }
     if (o->step_list) o->num_inference_steps = o->step_list_len;
     if (o->num_inference_steps == 0) o->num_inference_steps = info->default_steps;
     if (!o->attention) o->attention = "dense";
@@ -87,11 +105,23 @@ lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info, lt_session
         return lti_fail(ctx, LT_ERR_ARG, "attention '%s': only 'dense' is there", o->attention);
     if (o->cfg_mode < LT_CFG_AUTO || o->cfg_mode > LT_CFG_SERIAL)
         return lti_fail(ctx, LT_ERR_ARG, "cfg_mode %d: not known", (int)o->cfg_mode);
+    if (o->mode < LT_MODE_CLIP || o->mode > LT_MODE_AR)
+        return lti_fail(ctx, LT_ERR_ARG, "mode %d: not known", (int)o->mode);
+    if (o->mode != LT_MODE_AR && o->cache)
+        return lti_fail(ctx, LT_ERR_ARG, "cache '%.100s': only mode ar keeps one", o->cache);
+    if (o->image && o->mode == LT_MODE_AR)
+        return lti_fail(ctx, LT_ERR_ARG, "a first frame cannot be given in mode ar");
     if (o->image && !info->frame_timesteps)
         return lti_fail(ctx, LT_ERR_ARG,
                         "a first frame cannot be given: model '%s' has no timestep for each frame",
                         info->family);
     return LT_OK;
+}
+
+lt_status lti_session_policy(lt_cache_policy *out, lt_ctx *ctx, const lt_model_info *info,
+                             const lt_session_options *o)
+{
+    return lt_cache_policy_parse(out, ctx, o->cache ? o->cache : info->default_cache);
 }
 
 lt_scheduler_options lti_schedule(const lti_config *c, const lt_session_options *o)

@@ -43,6 +43,8 @@ typedef struct lt_model_info {
     int32_t default_width, default_height, default_frames, default_fps, default_steps;
     double default_guidance, default_shift;
     lt_solver default_solver;
+    bool causal;                 /* made for blocks: its default mode is LT_MODE_AR */
+    char default_cache[128];     /* of that mode; "" = self-forcing */
     char default_negative[2048]; /* "" = empty prompt */
     lt_dtype dtype;
 } lt_model_info;
@@ -61,11 +63,17 @@ LT_MUST_USE LT_API lt_status lt_model_inspect(char **json, bool *complete, lt_ct
 typedef enum lt_phase { LT_PHASE_TEXT, LT_PHASE_DENOISE, LT_PHASE_DECODE } lt_phase;
 typedef struct lt_progress {
     lt_phase phase;
-    int32_t step, steps; /* DENOISE: steps done; DECODE: frames done; TEXT: layers done */
-    double seconds;      /* since the session started */
+    int32_t step,
+        steps;      /* DENOISE: steps done (AR: blocks); DECODE: frames done; TEXT: layers done */
+    double seconds; /* since the session started */
     double step_seconds; /* last step */
 } lt_progress;
 typedef void lt_progress_fn(void *user, const lt_progress *p); /* on the session's thread */
+
+/* CLIP: the whole latent is denoised together. AR: blocks of a few latent frames, each seeing kept frames through a key/value
+ * cache; any length in constant memory, and a block's frames are handed out before the next block is begun. Any model can be run so;
+ * those that were not trained for it show it. */
+typedef enum lt_mode { LT_MODE_DEFAULT, LT_MODE_CLIP, LT_MODE_AR } lt_mode;
 
 typedef enum lt_cfg_mode { LT_CFG_AUTO, LT_CFG_BATCH, LT_CFG_SERIAL } lt_cfg_mode;
 
@@ -84,7 +92,10 @@ typedef struct lt_session_options {
     lt_cfg_mode
         cfg_mode; /* AUTO: one batch if it fits memory_limit, else one after the other; same result */
     const uint8_t
-        *image; /* first frame, RGB [height, width, 3], or NULL; borrowed for lt_session_create */
+        *image;   /* first frame, RGB [height, width, 3], or NULL; borrowed for lt_session_create */
+    lt_mode mode; /* DEFAULT: the model's */
+    const char *
+        cache; /* AR: what is kept, "PRESET[:key=value,...]" (lt_cache_policy_parse); NULL = the model's */
     const char *attention; /* "dense" (NULL = dense) */
     uint64_t memory_limit; /* bytes; 0 = what the machine has free */
     lt_progress_fn *progress;
@@ -103,6 +114,7 @@ typedef struct lt_estimate {
     uint64_t available; /* what the machine has free */
     bool cfg_batch;     /* both branches in one batch fit */
     double flops;       /* of the whole run */
+    uint64_t cache;     /* AR: keys and values of kept frames */
 } lt_estimate;
 /* From headers alone, before loading. */
 LT_MUST_USE LT_API lt_status lt_session_estimate(lt_estimate *out, lt_ctx *ctx,
@@ -137,6 +149,11 @@ typedef struct lt_session_report {
     double dit_flops, vae_flops; /* of this run */
     bool cfg_batch;
     uint64_t step_allocs; /* device allocations during denoising steps after the first */
+    /* AR */
+    int64_t blocks; /* drawn so far */
+    double
+        block_seconds_max; /* longest from one block to the next, decoding left out; the first one not counted */
+    uint64_t cache_bytes;
 } lt_session_report;
 LT_API void lt_session_get_report(const lt_session *s, lt_session_report *out);
 
