@@ -173,6 +173,7 @@ static void hash_item(const batch *b, item *it)
                  s->codec, s->crf, s->seed.value, s->seed.set, s->attention);
     lti_hash_add(&h, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
     if (s->negative_prompt) lti_hash_add(&h, s->negative_prompt, strlen(s->negative_prompt));
+    if (s->cache) lti_hash_add(&h, s->cache, strlen(s->cache));
     lti_hash_add(&h, b->model.path, strlen(b->model.path));
     hash_file(b->ctx, &h, it->set.image);
     if (!it->set.seed.set)

@@ -44,6 +44,8 @@ static lt_status fill_options(lti_job *j)
     o->guidance_scale = s->guidance_scale;
     o->flow_shift = s->flow_shift;
     o->attention = s->attention;
+    o->cache = s->cache;
+    if (s->mode >= 0) o->mode = s->mode == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
     if (s->sampler >= 0) {
         o->solver = (lt_solver)s->sampler;
         o->solver_set = true;

@@ -100,23 +100,25 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
     double peak;
     json_t *memory = lti_memory_json(j->dev); /* before the peak takes its own */
     json_t *machine = lti_peak_json(j->dev, j->info->dtype, &peak);
+    json_t *blocks = json_pack("{s:I, s:f, s:I}", "count", (json_int_t)r->blocks, "seconds_max",
+                               r->block_seconds_max, "cache_bytes", (json_int_t)r->cache_bytes);
     json_t *passes =
         json_pack("{s:i, s:f, s:I, s:b}", "dit_passes", r->dit_passes, "seconds_per_pass",
                   r->dit_passes ? r->denoise_seconds / r->dit_passes : 0, "step_allocs",
                   (json_int_t)r->step_allocs, "cfg_batch", r->cfg_batch);
-    json_t *estimate = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "weights",
-                                 (json_int_t)e->weights, "text", (json_int_t)e->text, "latent",
-                                 (json_int_t)e->latent, "activation", (json_int_t)e->activation,
-                                 "vae", (json_int_t)e->vae, "total_peak", (json_int_t)e->total_peak,
-                                 "available", (json_int_t)e->available, "flops", e->flops);
+    json_t *estimate = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "cache", (json_int_t)e->cache, "weights",
+        (json_int_t)e->weights, "text", (json_int_t)e->text, "latent", (json_int_t)e->latent,
+        "activation", (json_int_t)e->activation, "vae", (json_int_t)e->vae, "total_peak",
+        (json_int_t)e->total_peak, "available", (json_int_t)e->available, "flops", e->flops);
     json_t *report = json_pack(
-        "{s:s, s:O, s:I, s:f, s:I, s:{s:f, s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o}", "file",
+        "{s:s, s:O, s:I, s:f, s:I, s:{s:f, s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file",
         j->made ? j->made : "", "parameters", j->params, "frames", (json_int_t)j->frames,
         "attention_density", r->attention_density, "tokens", (json_int_t)r->tokens, "seconds",
         "total", r->total_seconds, "first_frame", r->first_frame_seconds, "text", r->text_seconds,
         "denoise", part(r->denoise_seconds, r->dit_flops, peak), "decode",
-        part(r->decode_seconds, r->vae_flops, peak), "passes", passes, "memory_bytes", memory,
-        "estimate_bytes", estimate, "machine_peak", machine);
+        part(r->decode_seconds, r->vae_flops, peak), "blocks", blocks, "passes", passes,
+        "memory_bytes", memory, "estimate_bytes", estimate, "machine_peak", machine);
     const lt_status s = lti_json_write(ctx, path, report);
     json_decref(report);
     return s;

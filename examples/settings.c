@@ -40,14 +40,19 @@ static const lti_option rows[] = {
     {"guidance-scale", LTI_REAL, VIDEO, AT(guidance_scale), "G", 0, 100,
      "how strictly the prompt is followed; 1 or less: no guidance,\nhalf the work"},
     {"flow-shift", LTI_REAL, VIDEO, AT(flow_shift), "S", 0.01, 100, "shift of the noise schedule"},
-    {"sampler", LTI_CHOICE, VIDEO, AT(sampler), "euler|unipc|dpm++", 0, 0,
-     "solver (default: the model's)"},
+    {"sampler", LTI_CHOICE, VIDEO, AT(sampler), "euler|unipc|dpm++|renoise", 0, 0,
+     "solver (default: the model's); renoise: the list of few\nsteps, mode ar"},
     {"seed", LTI_SEED, VIDEO, AT(seed), "N", 0, 0,
      "same seed, same video (default: drawn and stated; in a batch\nmade from the item, the same "
      "in every run)"},
     {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0, "first frame, for models that take one"},
     {"mode", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(mode), "clip|ar|extend", 0, 0,
-     "this build: clip"},
+     "clip: all at once; ar: block after block, any length\n(default: the model's); not in this "
+     "build: extend"},
+    {"cache", LTI_TEXT, VIDEO, AT(cache), "PRESET", 0, 0,
+     "mode ar: what is kept, self-forcing|causvid|longlive|\nlonglive-infinity|infinity-rope|"
+     "infinite-forcing\n[:key=value,...], keys block, window, sink, positions,\nsink-positions, "
+     "bias, context-time (default: the model's)"},
     {"attention", LTI_TEXT, VIDEO, AT(attention), "NAME", 0, 0,
      "dense|sta|svg|radial|topk[:key=value,...]; this build: dense"},
     {"drift", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(drift), "off|watch|correct", 0, 0,
@@ -79,8 +84,12 @@ static const lti_option rows[] = {
 
 lti_settings lti_settings_default(void)
 {
-    return (lti_settings){
-        .guidance_scale = -1, .sampler = -1, .crf = -1, .attention = "dense", .repeat = 3};
+    return (lti_settings){.guidance_scale = -1,
+                          .sampler = -1,
+                          .mode = -1,
+                          .crf = -1,
+                          .attention = "dense",
+                          .repeat = 3};
 }
 
 lti_table lti_settings_table(uint32_t command)
@@ -119,9 +128,9 @@ static lt_status check_attention(lt_ctx *ctx, const char *text)
 
 lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
 {
-    if (s->mode != LTI_MODE_CLIP)
-        return lti_fail(ctx, LT_ERR_UNSUPPORTED, "--mode %s: not in this build yet, only clip",
-                        s->mode == LTI_MODE_AR ? "ar" : "extend");
+    if (s->mode == LTI_MODE_EXTEND)
+        return lti_fail(ctx, LT_ERR_UNSUPPORTED,
+                        "--mode extend: not in this build yet, only clip and ar");
     if (s->drift != LTI_DRIFT_OFF)
         return lti_fail(ctx, LT_ERR_UNSUPPORTED, "--drift: not in this build yet, only off");
     if (s->prompt_file)

@@ -17,8 +17,9 @@ typedef struct lti_settings {
     const char *model, *text_encoder, *vae, *tokenizer, *transformer;
     int32_t dtype, device, threads, isa;
     /* the video; 0 or NULL = the model's default */
-    const char *prompt, *negative_prompt, *image, *prompt_file, *attention;
-    int32_t mode, drift;
+    const char *prompt, *negative_prompt, *image, *prompt_file, *attention, *cache;
+    int32_t mode; /* -1 = the model's default */
+    int32_t drift;
     lti_size size;
     double seconds;
     int32_t num_frames, fps, num_inference_steps;

@@ -137,8 +137,8 @@ static void later_features_are_refused(void **state)
 {
     (void)state;
     lti_settings s;
-    assert_int_equal(PARSE(s, "x", "--mode", "ar"), LT_OK);
-    expect(lti_settings_check(ctx, &s), LT_ERR_UNSUPPORTED, "--mode ar");
+    assert_int_equal(PARSE(s, "x", "--mode", "extend"), LT_OK);
+    expect(lti_settings_check(ctx, &s), LT_ERR_UNSUPPORTED, "--mode extend");
     assert_int_equal(PARSE(s, "x", "--attention", "sta:tile=4"), LT_OK);
     expect(lti_settings_check(ctx, &s), LT_ERR_UNSUPPORTED, "sta:tile=4");
     assert_int_equal(PARSE(s, "x", "--attention", "dnse"), LT_OK);
