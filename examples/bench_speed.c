@@ -1,5 +1,6 @@
 /* bench_speed.c: how fast a model runs here. Whole sessions are run and timed from outside, so that what is measured is what a
- * render does; the first denoising step is left out as warm-up. Shares are of the peak measured in the same run. */
+ * render does; the first denoising step is left out as warm-up. Shares are of the machine's peak, measured
+ * after every run (around a network that is measured alone): another process slows down both. */
 #include "examples/bench.h"
 
 #include <inttypes.h>
@@ -39,7 +40,9 @@ typedef struct speed {
     lt_ctx *ctx;
     lt_session_options opt;
     samples steps;
-    double text[100], decode[100];
+    double text[100], decode[100], peak[100];
+    json_t *machine,
+        *memory; /* what the peak was made of at the last moment; memory of the first run */
     lt_session_report report;
 } speed;
 
@@ -77,16 +80,15 @@ static json_t *row(const char *what, double seconds, double flops, double peak)
 static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, const char *model,
                              const lt_model_info *info)
 {
-    double peak;
+    double peak = 0;
     const lt_session_report *r = &b->report;
-    json_t *machine = lti_peak_json(dev, info->dtype, &peak), *memory = lti_memory_json(dev),
-           *rows = json_array();
+    json_t *rows = json_array();
+    for (int i = 0; i < set->repeat; i++)
+        peak += b->peak[i] / set->repeat;
     printf("%s (%s): %dx%d, %d frames, %" PRId64 " tokens, %s, %s, %d threads\n", model,
            info->family, b->opt.width, b->opt.height, b->opt.num_frames, r->tokens,
            lt_dtype_name(info->dtype), lt_dev_isa(dev), lt_dev_threads(dev));
-    printf("peak now: %.1f GFLOP/s (f32 multiply-add %.1f, bf16 dot product %.1f)\n", peak / 1e9,
-           json_real_value(json_object_get(machine, "f32_fma_flops")) / 1e9,
-           json_real_value(json_object_get(machine, "bf16_dot_flops")) / 1e9);
+    printf("peak, mean after the runs: %.1f GFLOP/s\n", peak / 1e9);
     json_array_append_new(rows, row("prompt", median(b->text, set->repeat), 0, peak));
     json_array_append_new(rows, row("transformer, one pass", median(b->steps.step, b->steps.steps),
                                     r->dit_passes ? r->dit_flops / r->dit_passes : 0, peak));
@@ -94,13 +96,14 @@ static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, con
         rows, row("decoding, all frames", median(b->decode, set->repeat), r->vae_flops, peak));
     const double mib = 1 << 20;
     printf("memory: %.1f MiB of tensors at most, %.1f MiB of the process\n",
-           (double)json_integer_value(json_object_get(memory, "peak_total")) / mib,
-           (double)json_integer_value(json_object_get(memory, "process_peak")) / mib);
-    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:s, s:o, s:o, s:o}", "model", model,
-                            "family", info->family, "width", b->opt.width, "height", b->opt.height,
-                            "num_frames", b->opt.num_frames, "tokens", (json_int_t)r->tokens,
-                            "dtype", lt_dtype_name(info->dtype), "machine_peak", machine,
-                            "memory_bytes", memory, "parts", rows);
+           (double)json_integer_value(json_object_get(b->memory, "peak_total")) / mib,
+           (double)json_integer_value(json_object_get(b->memory, "process_peak")) / mib);
+    json_t *all =
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:s, s:f, s:O, s:O, s:o}", "model", model,
+                  "family", info->family, "width", b->opt.width, "height", b->opt.height,
+                  "num_frames", b->opt.num_frames, "tokens", (json_int_t)r->tokens, "dtype",
+                  lt_dtype_name(info->dtype), "mean_peak_flops", peak, "machine_peak", b->machine,
+                  "memory_bytes", b->memory, "parts", rows);
     const lt_status s = set->json_file ? lti_json_write(b->ctx, set->json_file, all) : LT_OK;
     json_decref(all);
     return s;
@@ -126,9 +129,15 @@ static lt_status measure(speed *b, lt_dev *dev, const lti_settings *set,
     lt_model_get_info(model, &info);
     lti_progress_begin(&b->steps.shown, set->quiet);
     lt_status s = LT_OK;
-    for (int i = 0; i < set->repeat && s == LT_OK; i++)
+    for (int i = 0; i < set->repeat && s == LT_OK; i++) {
         s = run_once(b, model, interrupt, i);
+        if (!b->memory) b->memory = lti_memory_json(dev); /* before the peak takes its own */
+        json_decref(b->machine);
+        b->machine = lti_peak_json(dev, info.dtype, &b->peak[i]);
+    }
     if (s == LT_OK) s = print_table(b, dev, set, lti_base_name(options->path), &info);
+    json_decref(b->machine);
+    json_decref(b->memory);
     lt_model_close(&model);
     return s;
 }
@@ -138,20 +147,27 @@ static lt_status measure(speed *b, lt_dev *dev, const lti_settings *set,
 typedef lt_status bench_fn(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt);
 
 static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, const char *path,
-                              lt_dev *dev, const lti_settings *set, double peak)
+                              lt_dev *dev, const lti_settings *set)
 {
     lt_bench_result r;
+    double before, after;
+    const lt_dtype dtype = set->dtype == LTI_DTYPE_F32 ? LT_F32 : LT_BF16;
     lt_bench_options o = {.path = path,
-                          .dtype = set->dtype == LTI_DTYPE_F32 ? LT_F32 : LT_BF16,
+                          .dtype = dtype,
                           .width = set->size.width ? set->size.width : 256,
                           .height = set->size.height ? set->size.height : 256,
                           .num_frames = set->num_frames ? set->num_frames : 9,
                           .passes = set->repeat};
+    json_t *first = lti_peak_json(dev, dtype, &before);
+    json_decref(first);
     LT_TRY(fn(&r, dev, &o));
+    json_t *machine = lti_peak_json(dev, dtype, &after);
     printf("%s: %dx%d, %d frames, %s; weights %.1f MiB, at most %.1f MiB\n", lti_base_name(path),
            o.width, o.height, o.num_frames, lt_dtype_name(o.dtype),
            (double)r.weight_bytes / (1 << 20), (double)r.peak_bytes / (1 << 20));
-    json_t *figures = row(what, r.seconds, r.flops, peak);
+    printf("peak, mean of before and after: %.1f GFLOP/s\n", 0.5e-9 * (before + after));
+    json_t *figures = row(what, r.seconds, r.flops, 0.5 * (before + after));
+    json_object_set_new(figures, "machine_peak", machine);
     json_object_set_new(figures, "best_seconds", json_real(r.best_seconds));
     json_object_set_new(figures, "peak_bytes", json_integer((json_int_t)r.peak_bytes));
     json_array_append_new(rows, figures);
@@ -160,20 +176,14 @@ static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, cons
 
 static lt_status measure_parts(lt_ctx *ctx, lt_dev *dev, const lti_settings *set)
 {
-    double peak;
-    json_t *machine = lti_peak_json(dev, set->dtype == LTI_DTYPE_F32 ? LT_F32 : LT_BF16, &peak),
-           *rows = json_array();
-    printf("peak now: %.1f GFLOP/s (%s, %d threads)\n", peak / 1e9, lt_dev_isa(dev),
-           lt_dev_threads(dev));
+    json_t *rows = json_array();
     lt_status s = LT_OK;
     if (set->transformer)
-        s = measure_part(rows, "transformer, one pass", lt_bench_dit, set->transformer, dev, set,
-                         peak);
+        s = measure_part(rows, "transformer, one pass", lt_bench_dit, set->transformer, dev, set);
     if (s == LT_OK && set->vae)
-        s = measure_part(rows, "decoding, all frames", lt_bench_vae_decode, set->vae, dev, set,
-                         peak);
-    json_t *all = json_pack("{s:o, s:o, s:o}", "machine_peak", machine, "memory_bytes",
-                            lti_memory_json(dev), "parts", rows);
+        s = measure_part(rows, "decoding, all frames", lt_bench_vae_decode, set->vae, dev, set);
+    json_t *all = json_pack("{s:s, s:i, s:o}", "isa", lt_dev_isa(dev), "threads",
+                            lt_dev_threads(dev), "parts", rows);
     if (s == LT_OK && set->json_file) s = lti_json_write(ctx, set->json_file, all);
     json_decref(all);
     return s;
