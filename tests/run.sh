@@ -48,7 +48,7 @@ build() { # preset, further cmake arguments: configures and builds
 run_tests() { # build folder, further ctest arguments
     local dir=$1
     shift
-    ctest --test-dir "$dir" --output-on-failure --timeout 900 -j 2 "$@"
+    ctest --test-dir "$dir" --output-on-failure --timeout 1500 -j 2 "$@"
 }
 
 formatted() {
