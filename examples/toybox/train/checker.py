@@ -160,14 +160,14 @@ def _motion(tr, shape):
     if len(whole) < 3:
         whole = tr
     t, x, y, size = whole[:, 0], whole[:, 1], whole[:, 2], whole[:, 3]
-    if len(t) > 4:
+    rx, ry = np.ptp(x), np.ptp(y)
+    if len(t) > 4 and max(rx, ry) < 14:  # what grows stays where it is
         k = max(1, len(t) // 6)
         ratio = size[-k:].mean() / size[:k].mean()
         if ratio > 1.28:
             return "grow"
         if ratio < 0.78:
             return "shrink"
-    rx, ry = np.ptp(x), np.ptp(y)
     if max(rx, ry) < 5:
         if shape in ("square", "triangle", "star") and len(t) > 3:
             n = {"triangle": 3, "square": 4, "star": 5}[shape]

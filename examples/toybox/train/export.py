@@ -52,6 +52,9 @@ def export(out, vae, dit, text, spiece, mean, std):
         "scheduler": ["diffusers", "UniPCMultistepScheduler"], "text_encoder": ["transformers", "UMT5EncoderModel"],
         "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "WanTransformer3DModel"],
         "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]})
+    write_json(f"{out}/longtake.json", {  # what the command runs the model with unless told otherwise
+        "width": 128, "height": 128, "num_frames": 81, "fps": 16, "num_inference_steps": 25, "guidance_scale": 4.0,
+        "flow_shift": 3.0, "negative_prompt": ""})
 
 
 @torch.no_grad()

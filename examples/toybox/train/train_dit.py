@@ -92,7 +92,8 @@ def flow_loss(dit, text, z, w, ids, count, sigma, noise, bias=None, first=0, tra
     sv = sigma.view(b, 1, n, 1, 1)
     v = dit((1 - sv) * z + sv * noise, 1000 * sigma, *dit.context(text(ids, count), count), bias, first)
     w = w * ((sv > 0) if train is None else train.view(b, 1, n, 1, 1))
-    return ((v - (noise - z)).square() * w).flatten(1).sum(1) / (w.flatten(1).sum(1) * z.shape[1]).clamp_min(1)
+    w = w.expand_as(z)
+    return ((v - (noise - z)).square() * w).flatten(1).sum(1) / w.flatten(1).sum(1).clamp_min(1)
 
 
 def noise_level(b):
@@ -153,9 +154,9 @@ def groups(dit, text):
 
 @torch.no_grad()
 def validate(dit, text, tok, pool, n):
-    """Loss at three noise levels on fixed scenes."""
-    held = Pool(pool.vae, pool.mean, pool.std, 16, 777)
-    z, w, scenes = held.batch(n, 16 if n < 9 else 6, 0)
+    """Loss at three noise levels on fixed scenes, all channels alike."""
+    held = Pool(pool.vae, pool.mean, pool.std, 48, 777)
+    z, w, scenes = held.batch(n, {1: 48, 3: 24}.get(n, 8), 0)
     ids, count = tok([world.caption(s, held.rng) for s in scenes])
     dev = next(dit.parameters()).device
     noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(5)).to(dev)
@@ -172,6 +173,7 @@ def main():
     p.add_argument("--layers", default="4:0", help="count:from (share of the time), growing; e.g. 4:0,8:0.5")
     p.add_argument("--lr", type=float, default=1.5e-3, help="AdamW")
     p.add_argument("--muon", type=float, default=5e-3)
+    p.add_argument("--channel-power", type=float, default=0.5, help="weight of a latent channel: its std to this power")
     p.add_argument("--causal", type=int, default=0, help="latent frames of a block")
     p.add_argument("--decay", type=float, default=0.35, help="share of the time in which the rates fall to 0")
     p.add_argument("--threads", type=int, default=1)
@@ -191,6 +193,8 @@ def main():
     vae.encoder.load_state_dict(e["encoder"]), vae.quant_conv.load_state_dict(e["quant_conv"])
     models.mark_linear(vae.encoder)
     mean, std = (torch.tensor(stats[k]).view(-1, 1, 1, 1) for k in ("mean", "std"))
+    # The latents all have unit variance, but the first ones carry the picture: weight between equal and by variance.
+    channel = (std ** a.channel_power) / (std ** a.channel_power).mean()
 
     state = load(path)
     torch.manual_seed(a.seed + (state["step"] if state else 0))
@@ -245,7 +249,7 @@ def main():
             levels, train = causal_levels(b, n, a.causal, first)
         else:
             levels, train = bidirectional_levels(b, n), None
-        z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w, ids, words, levels))
+        z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w * channel, ids, words, levels))
         with torch.autocast(dev.type, torch.bfloat16, enabled=a.bf16):
             loss = run(dit, text, z, w, ids, words, levels, torch.randn_like(z), mask, first,
                        None if train is None else train.to(dev)).mean()
