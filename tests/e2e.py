@@ -40,7 +40,7 @@ def longtake(*args, **kw):
     """Runs the command in WORK. Result: .returncode, .stdout, .stderr as texts."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("LONGTAKE_")}
     return subprocess.run([PROGRAM, *args], cwd=WORK, env={**env, **kw.pop("env", {})}, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=300, **kw)
+                          stderr=subprocess.PIPE, text=True, timeout=1400, **kw)
 
 
 def render(name, *args, **kw):

@@ -142,7 +142,7 @@ while p.poll() is None and time.time() < deadline and len([f for f in os.listdir
                                                            if f.endswith(".mp4")] if exists("many") else []) < 2:
     time.sleep(0.02)
 p.send_signal(signal.SIGINT)
-out, err = p.communicate(timeout=120)
+out, err = p.communicate(timeout=900)
 check(p.returncode == 1 and "goes on" in err, "Ctrl-C: %d %r" % (p.returncode, err))
 done = [json.loads(l) for l in open(path("many/manifest.jsonl"))]
 videos = [f for f in os.listdir(path("many")) if f.endswith(".mp4")]

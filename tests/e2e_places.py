@@ -16,7 +16,7 @@ SHORT = ("--num-frames", "5", "--num-inference-steps", "1", "--seed", "7")
 def shell(text, *args, **kw):
     """Runs a line of sh in WORK; "$0" is the command."""
     return subprocess.run(["sh", "-c", text, e2e.PROGRAM, *args], cwd=e2e.WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, timeout=300, **kw)
+                          text=True, timeout=1400, **kw)
 
 
 def write(name, text="mine"):
@@ -92,7 +92,7 @@ def start(name, *args, **kw):
 # nohup: what was ignored stays ignored.
 p = start("n.mp4", "--size", "128x128", "--num-inference-steps", "10", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
 p.send_signal(signal.SIGHUP)
-out, err = p.communicate(timeout=120)
+out, err = p.communicate(timeout=900)
 check(p.returncode == 0 and exists("n.mp4"), "SIGHUP under nohup: %d %r" % (p.returncode, err))
 
 # Ctrl-C twice: no part without a frame stays.
@@ -101,6 +101,6 @@ for _ in range(50):
     if p.poll() is None:
         p.send_signal(signal.SIGINT)
         time.sleep(0.02)
-out, err = p.communicate(timeout=120)
+out, err = p.communicate(timeout=900)
 check(p.returncode in (-signal.SIGINT, 1) and not exists("q.mp4.part"), "Ctrl-C twice: %d %r" % (p.returncode, err))
 e2e.finish()

@@ -140,7 +140,7 @@ def interrupt(name, sig, wait, *args):
     while not wait() and p.poll() is None and time.time() < deadline:
         time.sleep(0.02)
     p.send_signal(sig)
-    out, err = p.communicate(timeout=120)
+    out, err = p.communicate(timeout=900)
     return p.returncode, out, err
 
 
