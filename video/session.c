@@ -1,42 +1,14 @@
 /* session.c: one timeline, pulled. The first call encodes the texts, denoises the latent and opens the decoder; every call then hands
  * out the frames of one latent frame. Each phase's memory is gone before the next begins. */
 #include "video/denoise.h"
-#include "video/model_internal.h"
-#include "video/rollout.h"
+#include "video/session_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-typedef enum state { STATE_NEW, STATE_DECODE, STATE_END, STATE_FAILED } state;
-
-struct lt_session {
-    lt_model *m;
-    lt_dev *dev;
-    lt_ctx *ctx;
-    lt_session_options o; /* validated; texts, list and image are the copies below */
-    char *prompt, *negative, *cache;
-    float *list;
-    uint8_t *image;
-    lt_scheduler_options schedule;
-    int32_t frames, h, w; /* of the latent */
-    state state;
-    lt_status failure;
-    char message[512];  /* of the failure, said again at every later call */
-    atomic_bool cancel; /* set by any thread, polled between layers and frames */
-
-    float *latent;        /* device, once denoised */
-    lti_rollout *rollout; /* AR: instead of it */
-    int32_t used;         /* latent frames of the present block that the decoder has had */
-    lt_vae_decoder *decoder;
-    int32_t pushed; /* latent frames given to the decoder */
-    uint8_t *rgb_dev, *rgb;
-    double start, step_start;
-    lt_session_report report;
-};
-
-static double now(void)
+double lti_session_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -148,15 +120,15 @@ void lt_session_cancel(lt_session *s)
     atomic_store(&s->cancel, true);
 }
 
-static lt_status cancelled(lt_session *s, const char *where)
+lt_status lti_session_cancelled(lt_session *s, const char *where)
 {
     if (!atomic_load(&s->cancel)) return LT_OK;
     return lti_fail(s->ctx, LT_ERR_CANCELLED, "cancelled while %s", where);
 }
 
-static void progress(lt_session *s, lt_phase phase, int32_t step, int32_t steps)
+void lti_session_progress(lt_session *s, lt_phase phase, int32_t step, int32_t steps)
 {
-    const double t = now();
+    const double t = lti_session_now();
     if (s->o.progress)
         s->o.progress(s->o.progress_user, &(lt_progress){.phase = phase,
                                                          .step = step,
@@ -171,16 +143,16 @@ static void progress(lt_session *s, lt_phase phase, int32_t step, int32_t steps)
 static bool layer_done(void *user, int32_t done, int32_t layers)
 {
     lt_session *s = user;
-    progress(s, LT_PHASE_TEXT, done, layers);
+    lti_session_progress(s, LT_PHASE_TEXT, done, layers);
     return !atomic_load(&s->cancel);
 }
 
-static lt_status encode_texts(lt_session *s, lti_text_rows *rows)
+lt_status lti_session_encode(lt_session *s, lti_text_rows *rows)
 {
-    const double t = now();
+    const double t = lti_session_now();
     const char *const text[] = {s->prompt, s->negative};
     LT_TRY(lti_model_encode(s->m, rows, text, s->o.guidance_scale > 1 ? 2 : 1, layer_done, s));
-    s->report.text_seconds = now() - t;
+    s->report.text_seconds = lti_session_now() - t;
     return LT_OK;
 }
 
@@ -191,13 +163,13 @@ static lt_status denoise_steps(lt_session *s, lti_denoise *d)
     const int32_t steps = lti_denoise_steps(d);
     lt_mem_stats m;
     uint64_t warm = 0;
-    progress(s, LT_PHASE_DENOISE, 0, steps);
+    lti_session_progress(s, LT_PHASE_DENOISE, 0, steps);
     for (int32_t i = 0; i < steps; i++) {
-        LT_TRY(cancelled(s, "denoising"));
+        LT_TRY(lti_session_cancelled(s, "denoising"));
         LT_TRY(lti_denoise_step(d, i));
         lt_dev_mem_stats(s->dev, &m);
         if (i == 0) warm = m.alloc_calls;
-        progress(s, LT_PHASE_DENOISE, i + 1, steps);
+        lti_session_progress(s, LT_PHASE_DENOISE, i + 1, steps);
     }
     s->report.step_allocs = m.alloc_calls - warm;
     return lti_check_finite(s->dev, lti_denoise_latent(d), lti_denoise_numbers(d),
@@ -206,7 +178,7 @@ static lt_status denoise_steps(lt_session *s, lti_denoise *d)
 
 static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *first_frame)
 {
-    const double t = now();
+    const double t = lti_session_now();
     lti_denoise *d;
     LT_TRY(lti_denoise_create(&d, &(lti_denoise_options){.dit = s->m->dit,
                                                          .frames = s->frames,
@@ -230,7 +202,7 @@ static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *
     s->report.dit_passes = lti_denoise_passes(d);
     s->report.dit_flops = lti_denoise_flops(d);
     lti_denoise_destroy(&d);
-    s->report.denoise_seconds = now() - t;
+    s->report.denoise_seconds = lti_session_now() - t;
     return st;
 }
 
@@ -238,76 +210,13 @@ static lt_status make_latent(lt_session *s)
 {
     lti_text_rows text;
     float *first = NULL;
-    LT_TRY(encode_texts(s, &text));
+    LT_TRY(lti_session_encode(s, &text));
     lt_status st = LT_OK;
     if (s->image) st = lti_model_encode_image(s->m, &first, s->image, s->o.width, s->o.height);
     if (st >= 0) st = denoise(s, &text, first);
     lt_dev_free(s->dev, first);
     lti_text_rows_free(&text);
     return st;
-}
-
-/* ---- blocks ---- */
-
-static lt_status create_rollout(lt_session *s, const lti_text_rows *text)
-{
-    lti_rollout_options o = {.dit = s->m->dit,
-                             .h = s->h,
-                             .w = s->w,
-                             .schedule = &s->schedule,
-                             .guidance = s->o.guidance_scale,
-                             .cond = text->of[0],
-                             .cond_rows = text->n[0],
-                             .uncond = text->of[1],
-                             .uncond_rows = text->n[1],
-                             .batch = s->report.cfg_batch,
-                             .seed = s->o.seed,
-                             .cancel = &s->cancel};
-    LT_TRY(lti_session_policy(&o.policy, s->ctx, &s->m->config.info, &s->o));
-    return lti_rollout_create(&s->rollout, &o);
-}
-
-static lt_status open_rollout(lt_session *s)
-{
-    lti_text_rows text;
-    LT_TRY(encode_texts(s, &text));
-    const double t = now();
-    const lt_status st = create_rollout(s, &text);
-    lti_text_rows_free(&text);
-    s->report.denoise_seconds = now() - t;
-    return st;
-}
-
-static void count_block(lt_session *s, double seconds, uint64_t allocs)
-{
-    lt_session_report *r = &s->report;
-    r->denoise_seconds += seconds;
-    r->dit_passes = (int32_t)lti_rollout_passes(s->rollout);
-    r->dit_flops = lti_rollout_flops(s->rollout);
-    r->tokens = (int64_t)lti_rollout_frames(s->rollout) * (s->h / s->m->config.dit.patch) *
-                (s->w / s->m->config.dit.patch);
-    r->attention_density = 1;
-    if (r->blocks++ == 0) return;
-    r->step_allocs += allocs;
-    if (seconds > r->block_seconds_max) r->block_seconds_max = seconds;
-}
-
-/* Keeps the block that has been handed out and draws the next. The pass that keeps it comes here, not after drawing, so that
- * frames are out before it. */
-static lt_status next_block(lt_session *s)
-{
-    const int32_t frames = lti_rollout_frames(s->rollout);
-    const double t = now();
-    lt_mem_stats before, after;
-    lt_dev_mem_stats(s->dev, &before);
-    if (frames) LT_TRY(lti_rollout_keep(s->rollout));
-    LT_TRY(lti_rollout_draw(s->rollout, 0));
-    lt_dev_mem_stats(s->dev, &after);
-    count_block(s, now() - t, after.alloc_calls - before.alloc_calls);
-    s->used = 0;
-    const int32_t each = lti_rollout_frames(s->rollout);
-    progress(s, LT_PHASE_DENOISE, (int32_t)s->report.blocks, (s->frames + each - 1) / each);
-    return LT_OK;
 }
 
 /* ---- frames ---- */
@@ -356,36 +265,36 @@ static lt_status decode_group(lt_session *s, lt_frames *out, int64_t first)
     s->used++;
     for (;;) {
         lt_image img;
-        LT_TRY(cancelled(s, "decoding"));
+        LT_TRY(lti_session_cancelled(s, "decoding"));
         const lt_status st = lt_vae_decoder_next(s->decoder, &img);
         if (st == LT_AGAIN) return LT_OK;
         LT_TRY(st);
         if (out->count == most)
             return lti_fail(s->ctx, LT_ERR_SHAPE, "the VAE made more than %d frames of one", most);
         LT_TRY(take_frame(s, &img, out->count++));
-        progress(s, LT_PHASE_DECODE, (int32_t)first + out->count, s->o.num_frames);
+        lti_session_progress(s, LT_PHASE_DECODE, (int32_t)first + out->count, s->o.num_frames);
     }
 }
 
 static lt_status next_frames(lt_session *s, lt_frames *out)
 {
-    LT_TRY(cancelled(s, s->state == STATE_NEW ? "starting" : "decoding"));
-    if (s->state == STATE_NEW) {
-        s->start = s->step_start = now();
-        LT_TRY(s->o.mode == LT_MODE_AR ? open_rollout(s) : make_latent(s));
+    LT_TRY(lti_session_cancelled(s, s->state == LTI_SESSION_NEW ? "starting" : "decoding"));
+    if (s->state == LTI_SESSION_NEW) {
+        s->start = s->step_start = lti_session_now();
+        LT_TRY(s->o.mode == LT_MODE_AR ? lti_session_open_rollout(s) : make_latent(s));
         LT_TRY(open_decoder(s));
-        s->state = STATE_DECODE;
+        s->state = LTI_SESSION_DECODE;
     }
-    if (s->rollout && s->used == lti_rollout_frames(s->rollout)) LT_TRY(next_block(s));
-    const double t = now();
+    if (s->rollout && s->used == lti_rollout_frames(s->rollout)) LT_TRY(lti_session_next_block(s));
+    const double t = lti_session_now();
     const int32_t scale = s->m->config.info.frame_scale;
     const int64_t first = s->pushed ? 1 + (int64_t)(s->pushed - 1) * scale : 0;
     LT_TRY(decode_group(s, out, first));
-    s->report.decode_seconds += now() - t;
-    s->report.total_seconds = now() - s->start;
+    s->report.decode_seconds += lti_session_now() - t;
+    s->report.total_seconds = lti_session_now() - s->start;
     if (first == 0) s->report.first_frame_seconds = s->report.total_seconds;
     if (s->pushed == s->frames) {
-        s->state = STATE_END;
+        s->state = LTI_SESSION_END;
         release_device(s);
     }
     return LT_OK;
@@ -394,14 +303,14 @@ static lt_status next_frames(lt_session *s, lt_frames *out)
 lt_status lt_session_next(lt_session *s, lt_frames *out)
 {
     *out = (lt_frames){0};
-    if (s->state == STATE_END) return LT_END;
-    if (s->state == STATE_FAILED) return lti_fail(s->ctx, s->failure, "%s", s->message);
+    if (s->state == LTI_SESSION_END) return LT_END;
+    if (s->state == LTI_SESSION_FAILED) return lti_fail(s->ctx, s->failure, "%s", s->message);
     const lt_status st = next_frames(s, out);
     if (st >= 0) return st;
     *out = (lt_frames){0};
     snprintf(s->message, sizeof s->message, "%s", lt_error(s->ctx));
     s->failure = st;
-    s->state = STATE_FAILED;
+    s->state = LTI_SESSION_FAILED;
     release_device(s);
     return st;
 }
@@ -409,4 +318,9 @@ lt_status lt_session_next(lt_session *s, lt_frames *out)
 void lt_session_get_report(const lt_session *s, lt_session_report *out)
 {
     *out = s->report;
+}
+
+void lt_session_get_options(const lt_session *s, lt_session_options *out)
+{
+    *out = s->o;
 }

@@ -75,6 +75,17 @@ typedef void lt_progress_fn(void *user, const lt_progress *p); /* on the session
  * those that were not trained for it show it. */
 typedef enum lt_mode { LT_MODE_DEFAULT, LT_MODE_CLIP, LT_MODE_AR } lt_mode;
 
+/* AR: a prompt that takes the place of the one before, from the first block that begins at its time or later. Frames before that are
+ * those of a video without it, bit by bit. */
+typedef struct lt_cue {
+    double seconds; /* of the video */
+    int64_t frame;  /* number of a video frame, instead of `seconds`, when > 0 */
+    const char *prompt;
+    int32_t
+        blend_blocks; /* 0: at once; n: in n blocks the text turns from the old prompt into this one */
+} lt_cue;
+enum { LT_MAX_CUES = 4096, LT_MAX_PROMPT_BYTES = 65536, LT_MAX_BLEND = 256 };
+
 typedef enum lt_cfg_mode { LT_CFG_AUTO, LT_CFG_BATCH, LT_CFG_SERIAL } lt_cfg_mode;
 
 typedef struct lt_session_options {
@@ -96,6 +107,9 @@ typedef struct lt_session_options {
     lt_mode mode; /* DEFAULT: the model's */
     const char *
         cache; /* AR: what is kept, "PRESET[:key=value,...]" (lt_cache_policy_parse); NULL = the model's */
+    const lt_cue
+        *timeline; /* AR: later prompts, by time; copied. One at time 0 may stand for `prompt` */
+    int32_t cues;
     const char *attention; /* "dense" (NULL = dense) */
     uint64_t memory_limit; /* bytes; 0 = what the machine has free */
     lt_progress_fn *progress;
@@ -133,12 +147,72 @@ typedef struct lt_frames {
         *rgb; /* host, [count, height, width, 3]; valid until the next call on the session */
     int32_t count, width, height;
     int64_t first; /* index of the first of them in the video */
+    /* how they were made */
+    int64_t block; /* AR: number of the block they are of, from 0; else 0 */
+    double
+        block_seconds; /* AR: of keeping the block before and drawing this one; else of denoising */
+    double decode_seconds;    /* of these frames */
+    double attention_density; /* keys read over keys of all frames until then */
+    uint64_t cache_bytes;
+    int32_t
+        prompt; /* number of the prompt in force: 0 the first, 1 after the first change, and so on */
+    int64_t prompt_frame;    /* the first frame that it is in force for */
+    const char *prompt_text; /* valid until the next call on the session */
 } lt_frames;
 /* The next group of decoded frames. LT_OK: *out filled. LT_END: the video has ended. LT_ERR_CANCELLED after lt_session_cancel,
  * LT_ERR_NUMERIC when the model produced numbers that are not finite (message says where). The first call denoises. */
 LT_MUST_USE LT_API lt_status lt_session_next(lt_session *s, lt_frames *out);
 LT_API void
 lt_session_cancel(lt_session *s); /* any thread; seen between layers and between frames */
+
+/* AR, any thread, also while another is in lt_session_next: `prompt` (copied) takes effect with the next block that is begun; of
+ * several before that the last one counts. Returns at once and leaves no message, since the context is the other thread's: LT_ERR_ARG
+ * for a text that is empty, not UTF-8 or longer than LT_MAX_PROMPT_BYTES, or blend_blocks not in 0..LT_MAX_BLEND; LT_ERR_UNSUPPORTED
+ * in other modes; LT_ERR_MEM. Which frame it took effect at: lt_frames.prompt_frame, lt_session_prompts. */
+LT_MUST_USE LT_API lt_status lt_session_prompt(lt_session *s, const char *prompt,
+                                               int32_t blend_blocks);
+
+/* The prompts that have taken effect so far, in order; of more than LT_MAX_CUES the last ones. Valid until the next call on the
+ * session. */
+typedef struct lt_prompt_mark {
+    int32_t number; /* lt_frames.prompt */
+    int64_t frame;  /* the first video frame drawn with it */
+    int64_t block;
+    int32_t blend_blocks;
+    const char *prompt;
+} lt_prompt_mark;
+LT_API const lt_prompt_mark *lt_session_prompts(const lt_session *s, int32_t *count);
+
+/* AR: draws the next block before its frames are asked for, which lt_session_next does by itself otherwise. LT_OK: a block is drawn
+ * and none of its frames has been handed out. LT_AGAIN: frames of the block before are still to be taken. LT_END, errors: as
+ * lt_session_next. */
+LT_MUST_USE LT_API lt_status lt_session_draw(lt_session *s);
+/* AR: throws the drawn block away and draws it again. attempt, 0..255, chooses its noise: the same number gives the same bits, and 0
+ * what was there first. LT_ERR_ARG, the session as before: no block is drawn, or frames of it have been handed out. */
+LT_MUST_USE LT_API lt_status lt_session_redraw(lt_session *s, int32_t attempt);
+
+/* AR, between calls of lt_session_next: writes everything that the rest of the video depends on. A session restored from it, in this
+ * process or another, gives the rest bit by bit. The file has its name when it is complete ("<path>.part" until then), and replaces
+ * one of that name. Errors: LT_ERR_UNSUPPORTED in other modes, LT_ERR_ARG after the end or a failure other than cancelling (the state
+ * before the block that was cancelled is written), LT_ERR_IO. */
+LT_MUST_USE LT_API lt_status lt_session_save(lt_session *s, const char *path);
+/* opt: NULL, or options of which num_frames (0: as saved), memory_limit, progress and progress_user are taken; all else is the file's.
+ * Errors: LT_ERR_IO; LT_ERR_FORMAT for a file that is damaged or of another version; LT_ERR_ARG when it is of another model or compute
+ * type; those of lt_session_create. */
+LT_MUST_USE LT_API lt_status lt_session_restore(lt_session **out, lt_model *model, const char *path,
+                                                const lt_session_options *opt);
+/* The options as completed and copied; texts are the session's. */
+LT_API void lt_session_get_options(const lt_session *s, lt_session_options *out);
+/* What a file of lt_session_save says of itself; its checksum is not looked at. */
+typedef struct lt_snapshot_info {
+    int32_t width, height, num_frames, fps;
+    int64_t next_frame; /* the first video frame that is still to come */
+    int64_t block;
+    uint64_t seed, bytes;
+    char family[32], cache[128], prompt[256]; /* prompt: its beginning */
+} lt_snapshot_info;
+LT_MUST_USE LT_API lt_status lt_snapshot_inspect(lt_snapshot_info *out, lt_ctx *ctx,
+                                                 const char *path);
 
 typedef struct lt_session_report {
     int32_t width, height, num_frames, fps, steps, dit_passes;
