@@ -31,6 +31,7 @@ static const kind kinds[] = {
     {"warp", lt_parity_warp, 2e-5, 2e-5},
     {"taehv", NULL, 0, 0},
     {"causal", lt_parity_causal, 5e-5, 1e-1},
+    {"toybox", lt_parity_toybox, 1e-3, 1e-1},
 };
 
 /* ---- arrays ------------------------------------------------------------------------------ */

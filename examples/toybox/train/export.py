@@ -58,24 +58,21 @@ def export(out, vae, dit, text, spiece, mean, std):
 
 
 @torch.no_grad()
-def golden(path, folder, prompt="a red ball bounces on green grass", frames=5, steps=8, guidance=4.0, shift=3.0):
-    """One trajectory: ids, context, noise, every step's latent, the final latent, the video. Euler, sigmas given."""
+def golden(path, folder, prompt="a red ball bounces on green grass", frames=3, steps=8, guidance=4.0, shift=3.0):
+    """One trajectory by Euler steps: token ids, text rows, noise, two latents on the way and the last one."""
     m = sample.Folder(folder)
     noise = torch.randn(1, 16, frames, 16, 16, generator=torch.Generator().manual_seed(11))
     ids, count = m.tokenizer([prompt, ""])
     rows = m.text(ids, count)
-    sigmas, out = sample.sigmas(steps, shift), {"in.noise": noise[0]}
-    x, trace = sample.sample(m.dit, rows, count, noise, sigmas, guidance, trace=[])
-    out["in.ids.cond"], out["in.ids.uncond"] = ids[0, :count[0]].float(), ids[1, :count[1]].float()
-    out["out.context.cond"], out["out.context.uncond"] = rows[0, :count[0]], rows[1, :count[1]]
-    out["in.sigmas"] = sigmas.float()
-    for i, (xi, vc, vu) in enumerate(trace):
-        out[f"out.step{i}.x"], out[f"out.step{i}.v_cond"], out[f"out.step{i}.v_uncond"] = xi[0], vc[0], vu[0]
-    out["out.latent"] = x[0]
-    out["out.video"] = m.decode(x)[0]
-    meta = {"format": "golden-1", "source": "toybox PyTorch reference, float32 from the bfloat16 weights", "config": json.dumps(
-        {"kind": "toybox", "prompt": prompt, "steps": steps, "guidance": guidance, "shift": shift, "solver": "euler",
-         "t": "1000*sigma, not truncated, the same for every frame"})}
+    x, trace = sample.sample(m.dit, rows, count, noise, sample.sigmas(steps, shift), guidance, trace=[])
+    out = {"in.noise": noise[0], "out.latent": x[0]}
+    for i, name in enumerate(("cond", "uncond")):
+        out[f"out.ids.{name}"], out[f"out.context.{name}"] = ids[i, :count[i]], rows[i, :count[i]]
+    for i in (1, steps // 2):
+        out[f"out.step{i}.x"] = trace[i][0][0]
+    meta = {"format": "golden-1", "source": "toybox in PyTorch, float32 from the bfloat16 weights", "config": json.dumps(
+        {"kind": "toybox", "model": os.path.relpath(folder, os.path.dirname(path) or "."), "prompt": prompt,
+         "steps": steps, "guidance": guidance, "shift": shift, "t": "1000 sigma, not truncated"})}
     save_file({k: v.float().contiguous() for k, v in out.items()}, path, meta)
 
 
