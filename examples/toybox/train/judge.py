@@ -1,11 +1,13 @@
 """How well does the model follow prompts? Generates clips of held-out prompts and lets the checker read them.
 
-python judge.py FOLDER [--count 100] [--frames 9] [--sheet sheet.png]       generated here, in PyTorch
-python judge.py --videos DIR                                                read from DIR/<n>.mp4 (ffmpeg), n = 0, 1, ...
-python judge.py --prompts 100                                               only prints the prompts, one a line
+python judge.py FOLDER --command build/longtake --videos DIR    rendered by the command (batch; a second run goes on)
+python judge.py FOLDER [--frames 9] [--sheet sheet.png]         generated here, in PyTorch
+python judge.py --videos DIR                                    read from DIR/<n>.mp4 (ffmpeg), n = 0, 1, ...
+--count 100, --held 1: the pairs that training never shows.
 """
 import argparse
 import json
+import os
 import subprocess
 
 import numpy as np
@@ -38,6 +40,16 @@ def video(path):
     return np.frombuffer(raw, np.uint8).reshape(-1, world.SIZE, world.SIZE, 3).astype(np.float32) / 255
 
 
+def render(command, folder, out, todo, seconds):
+    """Clips by the C engine at its defaults, out/<n>.mp4."""
+    os.makedirs(out, exist_ok=True)
+    jobs = os.path.join(out, "jobs.jsonl")
+    with open(jobs, "w") as f:
+        for i, (_, text) in enumerate(todo):
+            f.write(json.dumps({"prompt": text, "name": str(i), "seed": i}) + "\n")
+    subprocess.run([command, "batch", jobs, "--out-dir", out, "--model", folder, "--seconds", str(seconds)], check=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("folder", nargs="?")
@@ -48,14 +60,14 @@ def main():
     p.add_argument("--guidance", type=float, default=4.0)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--videos")
-    p.add_argument("--prompts", type=int, default=0)
+    p.add_argument("--command")
+    p.add_argument("--seconds", type=float, default=5)
     p.add_argument("--sheet")
     p.add_argument("--json")
     a = p.parse_args()
-    if a.prompts:
-        print("\n".join(text for _, text in prompts(a.prompts, a.held)))
-        return
     todo, pairs, rows = prompts(a.count, a.held), [], []
+    if a.command:
+        render(a.command, a.folder, a.videos, todo, a.seconds)
     if not a.videos:
         import torch
         import sample
