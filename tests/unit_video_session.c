@@ -297,6 +297,12 @@ static void bad_options_name_the_nearest_good_ones(void **state)
     lt_session_options o = options();
     o.width = 500;
     refused(&w, &o, LT_ERR_ARG, "width 500: must be a multiple of 16; the nearest are 496 and 512");
+    o.width = 15;
+    o.height = 17;
+    refused(&w, &o, LT_ERR_ARG,
+            "width 15: must be a multiple of 16; the nearest is 16; "
+            "height 17: must be a multiple of 16; the nearest are 16 and 32");
+    o = options();
     o.width = -16;
     refused(&w, &o, LT_ERR_ARG, "the nearest is 16");
     o.width = 1 << 30;

@@ -18,30 +18,55 @@ lt_session_options lt_session_options_default(void)
     return (lt_session_options){.guidance_scale = -1};
 }
 
-/* value = 1 + k * step (first 1) or k * step (first step), at most `max`. */
-static lt_status check_grid(lt_ctx *ctx, const char *name, int32_t value, int32_t first,
-                            int32_t step, int32_t max, const char *rule)
+/* Values first, first + step, ... up to max, which is one of them. */
+typedef struct grid {
+    const char *name;
+    int32_t first, step, max;
+} grid;
+
+/* What is wrong with `value`, to why; false when nothing is. */
+static bool off_grid(char *why, size_t size, const grid *g, int32_t value)
 {
-    if (value >= first && value <= max && (value - first) % step == 0) return LT_OK;
-    if (value < first)
-        return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest is %d", name, value, rule, first);
-    if (value > max) return lti_fail(ctx, LT_ERR_ARG, "%s %d: %d is the most", name, value, max);
-    const int32_t low = value - (value - first) % step; /* max is on the grid: low + step fits */
-    return lti_fail(ctx, LT_ERR_ARG, "%s %d: %s; the nearest are %d and %d", name, value, rule, low,
-                    low + step);
+    char rule[64];
+    if (value >= g->first && value <= g->max && (value - g->first) % g->step == 0) return false;
+    if (value > g->max) {
+        snprintf(why, size, "%s %d: %d is the most", g->name, value, g->max);
+        return true;
+    }
+    if (g->first == g->step)
+        snprintf(rule, sizeof rule, "must be a multiple of %d", g->step);
+    else
+        snprintf(rule, sizeof rule, "must be %d k + %d", g->step, g->first);
+    const int32_t low = value - (value - g->first) % g->step; /* max is one: low + step fits */
+    if (value < g->first)
+        snprintf(why, size, "%s %d: %s; the nearest is %d", g->name, value, rule, g->first);
+    else
+        snprintf(why, size, "%s %d: %s; the nearest are %d and %d", g->name, value, rule, low,
+                 low + g->step);
+    return true;
+}
+
+/* Both sides in one message: who gave two bad numbers shall not learn it one by one. */
+static lt_status check_size(lt_ctx *ctx, int32_t multiple, int32_t width, int32_t height)
+{
+    char w[128], h[128];
+    const int32_t most = multiple * MAX_POSITIONS;
+    const bool bad_w = off_grid(w, sizeof w, &(grid){"width", multiple, multiple, most}, width);
+    const bool bad_h = off_grid(h, sizeof h, &(grid){"height", multiple, multiple, most}, height);
+    if (bad_w && bad_h) return lti_fail(ctx, LT_ERR_ARG, "%s; %s", w, h);
+    return bad_w || bad_h ? lti_fail(ctx, LT_ERR_ARG, "%s", bad_w ? w : h) : LT_OK;
 }
 
 static lt_status check_sizes(lt_ctx *ctx, const lt_model_info *info, const lt_session_options *o)
 {
-    char rule[64];
+    char why[128];
     const int32_t m = info->size_multiple, f = info->frame_scale;
-    snprintf(rule, sizeof rule, "must be a multiple of %d", m);
-    LT_TRY(check_grid(ctx, "width", o->width, m, m, m * MAX_POSITIONS, rule));
-    LT_TRY(check_grid(ctx, "height", o->height, m, m, m * MAX_POSITIONS, rule));
-    snprintf(rule, sizeof rule, "must be %d k + 1", f);
+    LT_TRY(check_size(ctx, m, o->width, o->height));
     const bool ar = o->mode == LT_MODE_AR;
     const int32_t groups = ar ? MAX_GROUPS : MAX_POSITIONS - 1;
-    LT_TRY(check_grid(ctx, "num_frames", o->num_frames, 1, f, 1 + f * groups, rule));
+    const grid counts = {"num_frames", 1, f, 1 + f * groups};
+    if (off_grid(why, sizeof why, &counts, o->num_frames))
+        return lti_fail(ctx, LT_ERR_ARG, "%s", why);
     lt_cache_policy policy;
     if (ar) LT_TRY(lti_session_policy(&policy, ctx, info, o));
     const int64_t frames = ar ? policy.window + policy.block : (o->num_frames - 1) / f + 1;
