@@ -4,7 +4,7 @@
 #ifndef LT_TESTS_PARITY_H
 #define LT_TESTS_PARITY_H
 
-#include "video/files.h"
+#include "video/dit.h"
 
 #include <jansson.h>
 
@@ -44,6 +44,11 @@ LT_MUST_USE lt_status lt_parity_get(lt_parity *p, const lt_parity_array **out, c
 /* Weights under a prefix ("weight.", "weight.t5.", "weight.dit."), as a source of canonical names. lti_tensors_close when done. */
 LT_MUST_USE lt_status lt_parity_weights(lt_parity *p, lti_tensors **out, lti_part part,
                                         const char *prefix);
+
+/* The same, checked against the configuration "dit" ("t5") of the case and loaded (opened). */
+LT_MUST_USE lt_status lt_parity_load_dit(lt_parity *p, lti_dit **dit, const char *prefix);
+LT_MUST_USE lt_status lt_parity_open_text(lt_parity *p, lti_tensors **t, lti_text_config *c,
+                                          const char *prefix);
 
 /* Compares got [n] (host) with the array "out.<name>" and prints the line. An absent array is no comparison (debug outputs are in
  * some runs only). Counts a failure when rel_l2 > p->tol, when sizes differ, or when got is not finite. */

@@ -274,8 +274,8 @@ static lt_status run_case(lt_parity *p, const lti_dit *dit)
                    .window = (int32_t)(window < 0 ? all : window),
                    .sink = (int32_t)lt_parity_int(net, "sink_size"),
                    .bias = 1,
-                   .context_time = lt_parity_number(config, "context_noise")},
-        .first_alone = json_is_true(json_object_get(config, "independent_first_frame")),
+                   .context_time = lt_parity_number(config, "context_noise"),
+                   .first = json_is_true(json_object_get(config, "independent_first_frame"))},
         .schedule = &schedule,
         .guidance = 1,
         .cond = text->data,
@@ -290,17 +290,9 @@ static lt_status run_case(lt_parity *p, const lti_dit *dit)
 
 lt_status lt_parity_causal(lt_parity *p)
 {
-    lti_tensors *t;
-    lti_dit_config config;
-    lti_dit *dit = NULL;
-    LT_TRY(lt_parity_weights(p, &t, LTI_PART_DIT, "weight."));
-    char *json = json_dumps(json_object_get(p->config, "dit"), 0);
-    lt_status s = json ? lti_dit_config_read(&config, p->ctx, t, json, p->file) : LT_ERR_MEM;
-    free(json);
-    const lt_tensor_source source = lti_tensors_source(t);
-    if (s >= 0) s = lti_dit_create(&dit, p->dev, &config, p->dtype, &source);
-    if (s >= 0) s = run_case(p, dit);
+    lti_dit *dit;
+    LT_TRY(lt_parity_load_dit(p, &dit, "weight."));
+    const lt_status s = run_case(p, dit);
     lti_dit_destroy(&dit);
-    lti_tensors_close(&t);
     return s;
 }

@@ -1,8 +1,6 @@
 /* parity_dit.c: golden kind `dit`: whole passes of the transformer, and what they leave on the way in `debug` runs. */
 #include "tests/parity.h"
 
-#include "video/dit.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,19 +172,27 @@ static lt_status all_runs(lt_parity *p, lti_dit *dit)
     return LT_OK;
 }
 
-lt_status lt_parity_dit(lt_parity *p)
+lt_status lt_parity_load_dit(lt_parity *p, lti_dit **dit, const char *prefix)
 {
     lti_tensors *t;
-    lti_dit_config config;
-    lti_dit *dit = NULL;
-    LT_TRY(lt_parity_weights(p, &t, LTI_PART_DIT, "weight."));
+    lti_config c = {0};
+    *dit = NULL;
+    LT_TRY(lt_parity_weights(p, &t, LTI_PART_DIT, prefix));
     char *json = json_dumps(json_object_get(p->config, "dit"), 0);
-    lt_status s = json ? lti_dit_config_read(&config, p->ctx, t, json, p->file) : LT_ERR_MEM;
+    lt_status s = json ? lti_dit_config_read(&c.dit, p->ctx, t, json, p->file) : LT_ERR_MEM;
     free(json);
     const lt_tensor_source source = lti_tensors_source(t);
-    if (s >= 0) s = lti_dit_create(&dit, p->dev, &config, p->dtype, &source);
-    if (s >= 0) s = all_runs(p, dit);
-    lti_dit_destroy(&dit);
+    if (s >= 0) s = lti_config_check_part(p->ctx, &c, t);
+    if (s >= 0) s = lti_dit_create(dit, p->dev, &c.dit, p->dtype, &source);
     lti_tensors_close(&t);
+    return s;
+}
+
+lt_status lt_parity_dit(lt_parity *p)
+{
+    lti_dit *dit;
+    LT_TRY(lt_parity_load_dit(p, &dit, "weight."));
+    const lt_status s = all_runs(p, dit);
+    lti_dit_destroy(&dit);
     return s;
 }

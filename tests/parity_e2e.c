@@ -52,28 +52,10 @@ static lt_status encode_both(e2e *e)
     lt_parity *p = e->p;
     lti_tensors *t;
     lti_text_config c;
-    LT_TRY(lt_parity_weights(p, &t, LTI_PART_TEXT, "weight.t5."));
-    char *json = json_dumps(json_object_get(p->config, "t5"), 0);
-    lt_status s = json ? lti_text_config_read(&c, p->ctx, t, json, p->file) : LT_ERR_MEM;
-    free(json);
+    LT_TRY(lt_parity_open_text(p, &t, &c, "weight.t5."));
     const lt_tensor_source source = lti_tensors_source(t);
-    if (s >= 0) s = encode(p, &e->cond, &c, &source, "cond");
+    lt_status s = encode(p, &e->cond, &c, &source, "cond");
     if (s >= 0) s = encode(p, &e->uncond, &c, &source, "uncond");
-    lti_tensors_close(&t);
-    return s;
-}
-
-static lt_status load_dit(e2e *e)
-{
-    lt_parity *p = e->p;
-    lti_tensors *t;
-    lti_dit_config c;
-    LT_TRY(lt_parity_weights(p, &t, LTI_PART_DIT, "weight.dit."));
-    char *json = json_dumps(json_object_get(p->config, "dit"), 0);
-    lt_status s = json ? lti_dit_config_read(&c, p->ctx, t, json, p->file) : LT_ERR_MEM;
-    free(json);
-    const lt_tensor_source source = lti_tensors_source(t);
-    if (s >= 0) s = lti_dit_create(&e->dit, p->dev, &c, p->dtype, &source);
     lti_tensors_close(&t);
     return s;
 }
@@ -164,7 +146,7 @@ static lt_status run(e2e *e)
     lti_denoise *d;
     LT_TRY(lt_parity_get(e->p, &e->noise, "in.noise"));
     LT_TRY(read_schedule(e));
-    LT_TRY(load_dit(e));
+    LT_TRY(lt_parity_load_dit(e->p, &e->dit, "weight.dit."));
     LT_TRY(encode_both(e));
     LT_TRY(upload_image(e));
     LT_TRY(conditional(e));

@@ -2,7 +2,6 @@
  * only its real ones are compared.
  */
 #include "tests/parity.h"
-#include "video/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,27 +37,37 @@ static lt_status run_one(lt_parity *p, const lti_text_config *c, const lt_tensor
     return s;
 }
 
-static lt_status run_all(lt_parity *p, lti_tensors *t)
+static lt_status run_all(lt_parity *p, lti_tensors *t, const lti_text_config *c)
 {
-    char *json = json_dumps(json_object_get(p->config, "t5"), 0);
-    lti_text_config c;
-    lt_status s = lti_text_config_read(&c, p->ctx, t, json, "config.t5");
-    free(json);
     const lt_tensor_source source = lti_tensors_source(t);
     const json_t *runs = json_object_get(p->config, "runs");
-    for (size_t i = 0; s >= 0 && i < json_array_size(runs); i++) {
+    for (size_t i = 0; i < json_array_size(runs); i++) {
         const char *name = json_string_value(json_object_get(json_array_get(runs, i), "name"));
         if (!name) return lti_fail(p->ctx, LT_ERR_FORMAT, "run %zu has no name", i);
-        s = run_one(p, &c, &source, name);
+        LT_TRY(run_one(p, c, &source, name));
     }
+    return LT_OK;
+}
+
+lt_status lt_parity_open_text(lt_parity *p, lti_tensors **t, lti_text_config *c, const char *prefix)
+{
+    lti_config all = {0};
+    LT_TRY(lt_parity_weights(p, t, LTI_PART_TEXT, prefix));
+    char *json = json_dumps(json_object_get(p->config, "t5"), 0);
+    lt_status s = json ? lti_text_config_read(&all.text, p->ctx, *t, json, p->file) : LT_ERR_MEM;
+    free(json);
+    if (s >= 0) s = lti_config_check_part(p->ctx, &all, *t);
+    if (s < 0) lti_tensors_close(t);
+    *c = all.text;
     return s;
 }
 
 lt_status lt_parity_t5(lt_parity *p)
 {
     lti_tensors *t;
-    LT_TRY(lt_parity_weights(p, &t, LTI_PART_TEXT, "weight."));
-    const lt_status s = run_all(p, t);
+    lti_text_config c;
+    LT_TRY(lt_parity_open_text(p, &t, &c, "weight."));
+    const lt_status s = run_all(p, t, &c);
     lti_tensors_close(&t);
     return s;
 }

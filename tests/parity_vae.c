@@ -276,17 +276,16 @@ static lt_status all_runs(lt_parity *p, lt_vae *vae)
 
 lt_status lt_parity_vae(lt_parity *p)
 {
-    lt_vae_config config;
+    lti_config config = {0};
     lti_tensors *weights;
-    lt_vae *vae;
-    LT_TRY(read_config(p, &config));
+    lt_vae *vae = NULL;
+    LT_TRY(read_config(p, &config.vae));
     LT_TRY(lt_parity_weights(p, &weights, LTI_PART_VAE, "weight."));
     const lt_tensor_source source = lti_tensors_source(weights);
-    lt_status s = lt_vae_create(&vae, p->dev, &config, &source);
-    if (s >= 0) {
-        s = all_runs(p, vae);
-        lt_vae_destroy(&vae);
-    }
+    lt_status s = lti_config_check_part(p->ctx, &config, weights);
+    if (s >= 0) s = lt_vae_create(&vae, p->dev, &config.vae, &source);
+    if (s >= 0) s = all_runs(p, vae);
+    lt_vae_destroy(&vae);
     lti_tensors_close(&weights);
     return s;
 }

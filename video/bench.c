@@ -1,6 +1,5 @@
 /* bench.c: one network alone, timed, with its operations counted. */
 #include "video/dit.h"
-#include "video/files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,12 +88,14 @@ static lt_status dit_pass(void *arg)
 
 static lt_status load_dit(dit_bench *b, lt_dev *dev, const lt_bench_options *o)
 {
+    lt_ctx *ctx = lt_dev_ctx(dev);
     lti_tensors *t;
-    lti_dit_config c;
-    LT_TRY(lti_tensors_open(&t, lt_dev_ctx(dev), o->path, LTI_PART_DIT, NULL));
+    lti_config c = {0};
+    LT_TRY(lti_tensors_open(&t, ctx, o->path, LTI_PART_DIT, NULL));
     const lt_tensor_source source = lti_tensors_source(t);
-    lt_status s = lti_dit_config_read(&c, lt_dev_ctx(dev), t, NULL, NULL);
-    if (s >= 0) s = lti_dit_create(&b->dit, dev, &c, o->dtype, &source);
+    lt_status s = lti_dit_config_read(&c.dit, ctx, t, NULL, NULL);
+    if (s >= 0) s = lti_config_check_part(ctx, &c, t);
+    if (s >= 0) s = lti_dit_create(&b->dit, dev, &c.dit, o->dtype, &source);
     lti_tensors_close(&t);
     return s;
 }
@@ -173,16 +174,20 @@ static lt_status vae_pass(void *arg)
     return LT_OK;
 }
 
-static lt_status load_vae(vae_bench *b, lt_vae_config *c, lt_dev *dev, const lt_bench_options *o)
+static lt_status load_vae(vae_bench *b, lt_vae_config *out, lt_dev *dev, const lt_bench_options *o)
 {
+    lt_ctx *ctx = lt_dev_ctx(dev);
     lti_tensors *t;
-    LT_TRY(lti_tensors_open(&t, lt_dev_ctx(dev), o->path, LTI_PART_VAE, NULL));
+    lti_config c = {0};
+    LT_TRY(lti_tensors_open(&t, ctx, o->path, LTI_PART_VAE, NULL));
     const lt_tensor_source source = lti_tensors_source(t);
-    lt_status s = lti_vae_config_read(c, lt_dev_ctx(dev), t, NULL, NULL);
-    c->compute = o->dtype;
-    c->no_encoder = true;
-    if (s >= 0) s = lt_vae_create(&b->vae, dev, c, &source);
+    lt_status s = lti_vae_config_read(&c.vae, ctx, t, NULL, NULL);
+    if (s >= 0) s = lti_config_check_part(ctx, &c, t);
+    c.vae.compute = o->dtype;
+    c.vae.no_encoder = true;
+    if (s >= 0) s = lt_vae_create(&b->vae, dev, &c.vae, &source);
     lti_tensors_close(&t);
+    *out = c.vae;
     return s;
 }
 

@@ -377,16 +377,19 @@ static lt_status judge(lt_ctx *ctx, const lti_findings *f, const lti_tensors *t)
     return LT_OK;
 }
 
+lt_status lti_config_check_part(lt_ctx *ctx, const lti_config *c, const lti_tensors *t)
+{
+    lti_findings f;
+    LT_TRY(lti_config_compare(&f, ctx, c, t));
+    const lt_status s = judge(ctx, &f, t);
+    lti_findings_free(&f);
+    return s;
+}
+
 lt_status lti_config_check(lt_ctx *ctx, const lti_config *c, const lti_model_files *files)
 {
     const lti_tensors *const parts[] = {files->dit, files->vae, files->text};
-    for (size_t i = 0; i < LT_COUNT(parts); i++) {
-        if (!parts[i]) continue;
-        lti_findings f;
-        LT_TRY(lti_config_compare(&f, ctx, c, parts[i]));
-        const lt_status s = judge(ctx, &f, parts[i]);
-        lti_findings_free(&f);
-        LT_TRY(s);
-    }
+    for (size_t i = 0; i < LT_COUNT(parts); i++)
+        if (parts[i]) LT_TRY(lti_config_check_part(ctx, c, parts[i]));
     return LT_OK;
 }

@@ -50,6 +50,8 @@ void lti_findings_free(lti_findings *f);
  * log for VAE and text encoder (their files often carry a second half that is not used). */
 LT_MUST_USE lt_status lti_config_check(lt_ctx *ctx, const lti_config *c,
                                        const lti_model_files *files);
+/* The same for one set of tensors: c needs only the part that these are. */
+LT_MUST_USE lt_status lti_config_check_part(lt_ctx *ctx, const lti_config *c, const lti_tensors *t);
 
 /* The DiT's part alone, for tests that have no folder: config of the tensors in `t` and the JSON text `json` (or NULL). */
 LT_MUST_USE lt_status lti_dit_config_read(lti_dit_config *out, lt_ctx *ctx, const lti_tensors *t,

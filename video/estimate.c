@@ -193,6 +193,7 @@ static lt_status estimate_files(lt_estimate *out, lt_ctx *ctx, const lti_model_f
     lti_config c;
     LT_TRY(lti_model_files_require(ctx, files));
     LT_TRY(lti_config_read(&c, ctx, files));
+    LT_TRY(lti_config_check(ctx, &c, files));
     lt_session_options o = *opt;
     LT_TRY(lt_session_validate(ctx, &c.info, &o));
     const lt_dtype dtype = model->dtype ? model->dtype : LT_BF16;
