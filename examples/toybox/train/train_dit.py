@@ -1,8 +1,9 @@
 """Trains the transformer and the text encoder together on latents of the closed-form encoder. Resumes by itself.
 
 python train_dit.py --work DIR --minutes 90
-python train_dit.py --work DIR --minutes 30 --causal 3      the block-causal variant, from dit.pt to causal.pt
-Latents are rendered and encoded on the way (a pool, partly renewed at every step); captions are worded anew at every
+One set of weights for everything: whole clips (a quarter with clean leading frames), continuations (windows from inside a clip,
+always with clean leading frames) and, in a share --causal of the steps, block-causal attention with a noise level for each block
+and mostly clean blocks before it. Latents are rendered and encoded on the way (a pool, partly renewed at every step); captions are worded anew at every
 visit. The number of latent frames grows with the training time (--phases). Writes DIR/dit.pt and DIR/dit.log.
 """
 import argparse
@@ -19,6 +20,7 @@ from common import Clock, Ema, Log, Muon, load, save
 from text import Tokenizer
 
 SHIFT = 3.0
+INSIDE = (3, 6, 12, 30, 90)  # where windows from inside a clip begin, in latent frames
 
 
 class Pool:
@@ -101,11 +103,21 @@ def noise_level(b):
     return SHIFT * u / (1 + (SHIFT - 1) * u)
 
 
-def bidirectional_levels(b, n):
-    """One noise level for a sample; a quarter of the clips have clean leading frames."""
+def choose(a, step, n):
+    """Number of the window's first latent frame and whether this step is block-causal."""
+    rng = np.random.default_rng((a.seed, step))
+    if n < 3 * a.block:
+        return 0, False
+    causal = rng.random() < a.causal
+    inside = rng.random() < (0.6 if causal else 0.25)
+    return int(rng.choice(INSIDE)) if inside else 0, causal
+
+
+def bidirectional_levels(b, n, first):
+    """One noise level for a sample. A quarter of the clips have clean leading frames, a window from inside always."""
     clean = torch.zeros(b)
     if n > 1:
-        clean = torch.where(torch.rand(b) < 0.25, torch.randint(1, (n + 1) // 2 + 1, (b,)).float(), clean)
+        clean = torch.where(torch.rand(b) < (1 if first else 0.25), torch.randint(1, (n + 1) // 2 + 1, (b,)).float(), clean)
     return torch.where(torch.arange(n) < clean[:, None], 0.0, noise_level(b)[:, None])
 
 
@@ -174,7 +186,8 @@ def main():
     p.add_argument("--lr", type=float, default=1.5e-3, help="AdamW")
     p.add_argument("--muon", type=float, default=5e-3)
     p.add_argument("--channel-power", type=float, default=0.5, help="weight of a latent channel: its std to this power")
-    p.add_argument("--causal", type=int, default=0, help="latent frames of a block")
+    p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
+    p.add_argument("--block", type=int, default=3, help="latent frames of a block")
     p.add_argument("--decay", type=float, default=0.35, help="share of the time in which the rates fall to 0")
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--device", default="cpu")
@@ -186,8 +199,7 @@ def main():
     dev = torch.device(a.device)
     phases = [tuple(float(v) for v in ph.split(":")) for ph in a.phases.split(",")]
     layers = [tuple(float(v) for v in ph.split(":")) for ph in a.layers.split(",")]
-    name = "causal" if a.causal else "dit"
-    log, path = Log(f"{a.work}/{name}.log"), f"{a.work}/{name}.pt"
+    log, path = Log(f"{a.work}/dit.log"), f"{a.work}/dit.pt"
     tok = Tokenizer(f"{a.work}/spiece.model")
     vae, e, stats = models.VAE(), load(f"{a.work}/encoder.pt"), load(f"{a.work}/stats.pt")
     vae.encoder.load_state_dict(e["encoder"]), vae.quant_conv.load_state_dict(e["quant_conv"])
@@ -198,11 +210,8 @@ def main():
 
     state = load(path)
     torch.manual_seed(a.seed + (state["step"] if state else 0))
-    base = load(f"{a.work}/dit.pt") if a.causal and not state else None
-    count = (state or base or {"layers": int(layers[0][0])})["layers"]
+    count = (state or {"layers": int(layers[0][0])})["layers"]
     dit, text = models.DiT({**models.DIT_CONFIG, "num_layers": count}), models.TextEncoder()
-    if base:
-        dit.load_state_dict(base["ema_dit"]["module"]), text.load_state_dict(base["ema_text"]["module"])
     dit, text = dit.to(dev), text.to(dev)
     ema_dit, ema_text = Ema(dit, 0.998), Ema(text, 0.998)
     big, rest = groups(dit, text)
@@ -215,9 +224,7 @@ def main():
             muon.load_state_dict(state["muon"]), opt.load_state_dict(state["opt"])
         step, seen, clock = state["step"], state["seen"], Clock(state["seconds"])
         log(f"resumed at step {step}, {clock() / 60:.1f} min, samples {seen}")
-    starts = [0, 0, 3, 6, 12] if a.causal else [0]
-    pools = {first: Pool(vae, mean, std, 1536 // len(set(starts)), (a.seed, step, first), first) for first in starts}
-    mask = None
+    pools = {first: Pool(vae, mean, std, 512 if first else 1024, (a.seed, step, first), first) for first in (0, *INSIDE)}
     for first, pool in pools.items():
         if a.workers:
             pool.hire(max(1, a.workers // len(pools)), (a.seed, step, first, 1))
@@ -239,16 +246,16 @@ def main():
         muon.lr = a.muon * scale
         for g in opt.param_groups:
             g["lr"] = a.lr * scale
-        first = starts[step % len(starts)]
-        pool = pools[first]
+        first, causal = choose(a, step, n)
+        pool, mask, train = pools[first], None, None
         z, w, scenes = pool.batch(n, b, max(1, b // 3))
         rng = pool.rng
         ids, words = tok(["" if rng.random() < 0.1 else world.caption(s, rng) for s in scenes])
-        if a.causal:
-            mask = causal_bias(n, a.causal, 64).to(dev) if mask is None else mask
-            levels, train = causal_levels(b, n, a.causal, first)
+        if causal:
+            mask = causal_bias(n, a.block, 64).to(dev)
+            levels, train = causal_levels(b, n, a.block, first)
         else:
-            levels, train = bidirectional_levels(b, n), None
+            levels = bidirectional_levels(b, n, first)
         z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w * channel, ids, words, levels))
         with torch.autocast(dev.type, torch.bfloat16, enabled=a.bf16):
             loss = run(dit, text, z, w, ids, words, levels, torch.randn_like(z), mask, first,
