@@ -188,8 +188,6 @@ static void other_formats(void **state)
     (void)state;
     temp_write("m.gguf", "GGUF\3\0\0\0\0\0\0\0", 12);
     expect_error("m.gguf", LT_ERR_UNSUPPORTED, "GGUF");
-    temp_write("m.pth", "PK\3\4aaaaaaaa", 12);
-    expect_error("m.pth", LT_ERR_UNSUPPORTED, "PyTorch pickle");
     temp_write("m.safetensors", "\x80\2aaaaaaaaa", 11);
     expect_error("m.safetensors", LT_ERR_UNSUPPORTED, "PyTorch pickle");
     mkdir(temp_path("folder.safetensors"), 0755);

@@ -252,6 +252,14 @@ static lt_status dit_from_json(lti_dit_config *c, lt_ctx *ctx, const json_t *j, 
     return dit_switches(c, ctx, j, name);
 }
 
+/* The checkpoints of Self-Forcing and its kin call the network "generator"; the configuration beside them is that of the model they
+ * were distilled from. */
+static bool is_generator(const lti_tensors *t)
+{
+    const lti_entry *e = lti_tensors_find(t, "patch_embedding.weight");
+    return e && !strncmp(e->stored, "generator", strlen("generator"));
+}
+
 lt_status lti_dit_config_read(lti_dit_config *out, lt_ctx *ctx, const lti_tensors *t,
                               const char *json, const char *json_name)
 {
@@ -260,6 +268,7 @@ lt_status lti_dit_config_read(lti_dit_config *out, lt_ctx *ctx, const lti_tensor
     LT_TRY(parse_optional(&j, ctx, json, json_name));
     lt_status s = j ? dit_from_json(out, ctx, j, json_name) : LT_OK;
     if (s >= 0) s = dit_heads(out, ctx, j, json_name, t);
+    out->causal |= is_generator(t);
     json_decref(j);
     return s;
 }

@@ -207,15 +207,15 @@ static int rank_of(const char *name)
     if (!strcmp(name, "model.safetensors")) return 5;
     if (ends_with(name, ".safetensors.index.json")) return 4;
     if (ends_with(name, ".safetensors") && !is_shard(name)) return 3;
+    static const char *const saved[] = {".pth", ".pt", ".bin", ".ckpt"}; /* by torch */
+    for (size_t i = 0; i < LT_COUNT(saved); i++)
+        if (ends_with(name, saved[i])) return 2;
     return 0;
 }
 
 static bool is_unread(const char *name)
 {
-    static const char *const ends[] = {".pth", ".pt", ".bin", ".ckpt", ".gguf"};
-    for (size_t i = 0; i < LT_COUNT(ends); i++)
-        if (ends_with(name, ends[i])) return true;
-    return false;
+    return ends_with(name, ".gguf");
 }
 
 static void consider(finder *d, choice *c, const char *path, lti_part part)
@@ -275,7 +275,7 @@ static lt_status from_part_folder(finder *d, lti_part part, const char *dir)
     else if (c.unread[0])
         LT_TRY(open_part(d, part, c.unread)); /* the message that says what it is */
     else
-        return keep(d, why_of(d->f, part), "there is no *.safetensors in %s", dir);
+        return keep(d, why_of(d->f, part), "there is no tensor file in %s", dir);
     return take_config(d, part, dir);
 }
 
@@ -296,11 +296,12 @@ static lt_status from_mixed_folder(finder *d, lti_part part, const char *dir)
         return keep(d, why_of(d->f, part), "%s", lt_error(d->ctx));
     }
     if (c.unread[0])
-        return keep(d, why_of(d->f, part),
-                    "%s holds no safetensors of it (%s and its like are not read here: take the "
-                    "%s folder of the Diffusers repository, or a repack)",
-                    dir, strrchr(c.unread, '/') + 1, facts[part].folder);
-    return keep(d, why_of(d->f, part), "no *.safetensors in %s holds it", dir);
+        return keep(
+            d, why_of(d->f, part),
+            "%s holds no file of it that is read here (%s is not: take the %s folder of the "
+            "Diffusers repository, or a repack)",
+            dir, strrchr(c.unread, '/') + 1, facts[part].folder);
+    return keep(d, why_of(d->f, part), "no tensor file in %s holds it", dir);
 }
 
 static void folder_of(char out[PATH_MAX], const char *path)

@@ -22,10 +22,9 @@ typedef struct lti_format {
 /* The door: a new format is a line with a `read`, and one file that holds it. Safetensors has no magic and comes last. */
 static const lti_format formats[] = {
     {"GGUF", "GGUF", 4, NULL, "use the safetensors file of the same model"},
-    {"a PyTorch pickle (.pth, .pt, .bin)", "PK\003\004", 4, NULL,
-     "use the safetensors of the Diffusers repository or a repack"},
-    {"a PyTorch pickle (.pth, .pt, .bin)", "\x80\x02", 2, NULL,
-     "use the safetensors of the Diffusers repository or a repack"},
+    {"a checkpoint of torch.save", "PK\003\004", 4, lti_pt_read, NULL},
+    {"a bare PyTorch pickle (of torch before 1.6)", "\x80\x02", 2, NULL,
+     "save it again with a newer torch, or use a safetensors file"},
     {"safetensors", "", 0, lti_safetensors_read, NULL},
 };
 

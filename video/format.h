@@ -45,5 +45,8 @@ void lti_file_close(lti_file **f); /* accepts NULL */
 
 /* Fills tensor, count, header, metadata of a file whose path, map and size are set. On failure the caller closes. */
 LT_MUST_USE lt_status lti_safetensors_read(lti_file *f, lt_ctx *ctx);
+LT_MUST_USE lt_status lti_pt_read(lti_file *f, lt_ctx *ctx); /* archives of torch.save */
+/* A type by the name that safetensors gives it, or NULL. */
+const lti_type *lti_type_named(const char *name);
 
 #endif

@@ -231,12 +231,24 @@ static lti_name_kind vae_name(const lti_naming *n, const char *name, char *out, 
     return LTI_NAME_USED;
 }
 
+/* Wrappers of parallel training and compilation, which stand in the middle of names too. */
+static void unwrap(char *name)
+{
+    static const char *const words[] = {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
+                                        "_orig_mod."};
+    for (size_t i = 0; i < LT_COUNT(words); i++)
+        for (char *p = name; (p = strstr(p, words[i]));)
+            memmove(p, p + strlen(words[i]), strlen(p + strlen(words[i])) + 1);
+}
+
 lti_name_kind lti_naming_apply(const lti_naming *n, const char *stored, char *out, size_t size)
 {
     const size_t plen = strlen(n->prefix);
     snprintf(out, size, "%s", stored);
     if (strncmp(stored, n->prefix, plen)) return LTI_NAME_OTHER;
-    const char *name = stored + plen;
+    char name[512];
+    snprintf(name, sizeof name, "%s", stored + plen);
+    if (n->part != LTI_PART_RAW) unwrap(name);
     snprintf(out, size, "%s", name);
     if (n->part == LTI_PART_RAW) return LTI_NAME_USED;
     for (size_t i = 0; i < LT_COUNT(passengers); i++)
@@ -254,7 +266,19 @@ lti_name_kind lti_naming_apply(const lti_naming *n, const char *stored, char *ou
     return kind == LTI_NAME_OTHER ? LTI_NAME_USED : kind;
 }
 
-/* Index of the first name that is `anchor` behind some prefix that ends in a dot, or -1. */
+/* Training checkpoints hold a model several times: its running average is what the demonstrations of Self-Forcing run, and a critic is
+ * nobody's generator. */
+static int wrapper_rank(const char *name, size_t anchor_len)
+{
+    static const char *const order[] = {"generator_ema.", "ema.", "generator.", "model.",
+                                        "state_dict."};
+    if (strlen(name) == anchor_len) return -1;
+    for (size_t i = 0; i < LT_COUNT(order); i++)
+        if (!strncmp(name, order[i], strlen(order[i]))) return (int)i;
+    return LT_COUNT(order);
+}
+
+/* Of the names that are `anchor` behind some prefix that ends in a dot: a bare one, the best wrapped one, the shortest. -1: none. */
 static int64_t find_anchor(const char *anchor, const char *const *names, int64_t count)
 {
     const size_t alen = strlen(anchor);
@@ -263,7 +287,9 @@ static int64_t find_anchor(const char *anchor, const char *const *names, int64_t
         const size_t len = strlen(names[i]);
         if (len < alen || strcmp(names[i] + len - alen, anchor)) continue;
         if (len > alen && names[i][len - alen - 1] != '.') continue;
-        if (best < 0 || len < strlen(names[best])) best = i;
+        const int by_rank =
+            best < 0 ? -1 : wrapper_rank(names[i], alen) - wrapper_rank(names[best], alen);
+        if (by_rank < 0 || (by_rank == 0 && len < strlen(names[best]))) best = i;
     }
     return best;
 }

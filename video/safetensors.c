@@ -22,7 +22,7 @@ static const lti_type types[] = {
     {"F4", 4, 0},          {"C64", 64, 0},
 };
 
-static const lti_type *type_of(const char *name)
+const lti_type *lti_type_named(const char *name)
 {
     for (size_t i = 0; i < LT_COUNT(types); i++)
         if (!strcmp(types[i].name, name)) return &types[i];
@@ -68,7 +68,7 @@ static lt_status read_tensor(lti_stored *t, lt_ctx *ctx, const json_t *desc, siz
                         t->name);
     const char *type = json_string_value(json_object_get(desc, "dtype"));
     if (!type) return lti_fail(ctx, LT_ERR_FORMAT, "%s: tensor \"%s\" has no dtype", path, t->name);
-    t->type = type_of(type);
+    t->type = lti_type_named(type);
     if (!t->type)
         return lti_fail(ctx, LT_ERR_FORMAT, "%s: tensor \"%s\" has the unknown dtype \"%.40s\"",
                         path, t->name, type);
