@@ -1,4 +1,4 @@
-/* unit_video_pt.c: checkpoints of torch.save. The files in corpus/fuzz_video_pt were written by torch 2.13; those that no torch writes
+/* unit_video_pt.c: checkpoints of torch.save. The files in corpus/fuzz_video_pt were written by torch 2.15; those that no torch writes
  * are made here: zip64 sizes, lying sizes, pickles that lie. Every refusal is one message that names the file and the thing. */
 #include "tests/temp_files.h"
 #include "video/files.h"
@@ -146,21 +146,21 @@ static void damage(void **state)
         assert_non_null(strstr(lt_error(ctx), "truncated?"));
     }
     int good = 0;
+    volatile uint8_t touched = 0;
     for (size_t i = 4; i < len; i++) {
         all[i] ^= 0x41;
         temp_write("bad.pt", all, len);
         all[i] ^= 0x41;
         if (lti_tensors_open(&t, ctx, temp_path("bad.pt"), LTI_PART_RAW, NULL) < 0) continue;
         good++;
-        volatile uint8_t sum = 0;
         for (int64_t k = 0; k < lti_tensors_count(t); k++) {
             const lti_entry *e = lti_tensors_at(t, k);
-            if (e->bytes)
-                sum ^=
-                    (uint8_t)(((const uint8_t *)e->data)[e->bytes - 1] ^ *(const uint8_t *)e->data);
+            const uint8_t *p = e->data;
+            if (e->bytes) touched = (uint8_t)(touched + p[0] + p[e->bytes - 1]);
         }
         lti_tensors_close(&t);
     }
+    (void)touched;
     assert_true(good > 100); /* data and unused fields */
 }
 

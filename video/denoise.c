@@ -1,14 +1,15 @@
 /* denoise.c: the denoising loop's body. Knows latents and text rows, neither files nor pixels. */
 #include "video/denoise.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { COND, UNCOND, BRANCHES };
 
-/* Streams of the noise generator: the latent, then one for every step that draws anew. */
-enum { STREAM_LATENT = 0, STREAM_STEP = 1 };
+/* Streams of the noise generator, of each segment: the latent, then one for every step that draws anew. */
+enum { STREAM_LATENT = 0, STREAM_STEP = 1, STREAM_BITS = 24 };
 
 struct lti_denoise {
     lt_dev *dev;
@@ -23,8 +24,11 @@ struct lti_denoise {
     int32_t frames, h, w, channels;
     int64_t n; /* numbers of the latent */
     float *x, *v[BRANCHES], *noise;
-    const float *first_frame;
-    int32_t *token_time; /* host, [tokens]; NULL = all the same */
+    const float *given; /* the first given_frames frames */
+    int64_t given_stride;
+    int32_t given_frames;
+    int64_t segment;
+    int32_t *token_time; /* host, [tokens] */
     const atomic_bool *cancel;
     int32_t passes;
     double flops;
@@ -55,7 +59,7 @@ static lt_status create_run(lti_denoise *d)
                                    .w = d->w,
                                    .batch = d->batch ? 2 : 1,
                                    .times = times,
-                                   .ntimes = steps + (d->first_frame != NULL)};
+                                   .ntimes = steps + 1};
     const lt_status s = lti_dit_run_create(&d->run, d->dit, &o);
     free(times);
     return s;
@@ -81,7 +85,6 @@ static lt_status fill(lti_denoise *d, const lti_denoise_options *o)
         LT_TRY(
             lti_prompt_create(&d->prompt[UNCOND], d->dit, o->uncond, o->uncond_rows, tokens, NULL));
     LT_TRY(create_latents(d, o->schedule->solver == LT_SOLVER_RENOISE));
-    if (!d->first_frame) return LT_OK;
     d->token_time = malloc((size_t)tokens * sizeof *d->token_time);
     if (!d->token_time)
         return lti_fail(d->ctx, LT_ERR_MEM, "no memory for timesteps of %" PRId64 " tokens",
@@ -113,7 +116,7 @@ lt_status lti_denoise_create(lti_denoise **out, const lti_denoise_options *o)
     d->w = o->w;
     d->channels = c->in_channels;
     d->n = (int64_t)d->channels * d->frames * d->h * d->w;
-    d->first_frame = o->first_frame;
+    lti_denoise_hold(d, o->first_frame, (int64_t)d->h * d->w, o->first_frame != NULL);
     d->cancel = o->cancel;
     const lt_status s = fill(d, o);
     if (s < 0)
@@ -145,35 +148,51 @@ void lti_denoise_destroy(lti_denoise **denoise)
 static lt_status draw(lti_denoise *d, float *to, uint64_t stream)
 {
     return lt_noise(d->dev,
-                    &(lt_noise_args){.out = to, .n = d->n, .seed = d->seed, .stream = stream});
+                    &(lt_noise_args){.out = to,
+                                     .n = d->n,
+                                     .seed = d->seed,
+                                     .stream = (uint64_t)d->segment << STREAM_BITS | stream});
 }
 
-lt_status lti_denoise_noise(lti_denoise *d)
+lt_status lti_denoise_begin(lti_denoise *d, int64_t segment)
 {
+    d->segment = segment;
+    lt_scheduler_reset(d->scheduler);
     return draw(d, d->x, STREAM_LATENT);
 }
 
-static lt_status impose_first_frame(lti_denoise *d)
+void lti_denoise_hold(lti_denoise *d, const float *z, int64_t channel_stride, int32_t frames)
+{
+    assert(frames >= 0 && frames <= d->frames);
+    d->given = z;
+    d->given_stride = channel_stride;
+    d->given_frames = frames;
+}
+
+static lt_status impose_given(lti_denoise *d)
 {
     const int64_t frame = (int64_t)d->h * d->w;
-    for (int32_t c = 0; d->first_frame && c < d->channels; c++)
-        LT_TRY(lt_dev_copy(d->dev, d->x + c * d->frames * frame, d->first_frame + c * frame,
-                           (size_t)frame * sizeof(float)));
+    for (int32_t c = 0; d->given_frames && c < d->channels; c++)
+        LT_TRY(lt_dev_copy(d->dev, d->x + c * d->frames * frame, d->given + c * d->given_stride,
+                           (size_t)(d->given_frames * frame) * sizeof(float)));
     return LT_OK;
 }
 
-/* The given frame's tokens are at time 0, the last entry of the tables; the others at step i. */
+/* The given frames' tokens are at time 0, the last entry of the tables; the others at step i. */
 static void set_token_times(lti_denoise *d, int32_t i)
 {
-    const int64_t tokens = lti_dit_run_tokens(d->run), first = tokens / d->frames;
-    for (int64_t k = 0; d->token_time && k < tokens; k++)
-        d->token_time[k] = k < first ? lt_scheduler_steps(d->scheduler) : i;
+    const int64_t tokens = lti_dit_run_tokens(d->run), given = tokens / d->frames * d->given_frames;
+    for (int64_t k = 0; given && k < tokens; k++)
+        d->token_time[k] = k < given ? lt_scheduler_steps(d->scheduler) : i;
 }
 
 /* Branches first .. first + count - 1 in one pass. */
 static lt_status pass(lti_denoise *d, int32_t i, int first, int count)
 {
-    lti_dit_args a = {.batch = count, .time = i, .token_time = d->token_time, .cancel = d->cancel};
+    lti_dit_args a = {.batch = count,
+                      .time = i,
+                      .token_time = d->given_frames ? d->token_time : NULL,
+                      .cancel = d->cancel};
     int64_t keys[BRANCHES];
     for (int b = 0; b < count; b++) {
         a.x[b] = d->x;
@@ -208,7 +227,7 @@ static lt_status velocity(lti_denoise *d, int32_t i)
 lt_status lti_denoise_step(lti_denoise *d, int32_t i)
 {
     const int32_t steps = lt_scheduler_steps(d->scheduler);
-    if (i == 0) LT_TRY(impose_first_frame(d));
+    if (i == 0) LT_TRY(impose_given(d));
     set_token_times(d, i);
     LT_TRY(velocity(d, i));
     char where[64];
@@ -217,7 +236,7 @@ lt_status lti_denoise_step(lti_denoise *d, int32_t i)
     const bool fresh = d->noise && i < steps - 1;
     if (fresh) LT_TRY(draw(d, d->noise, STREAM_STEP + (uint64_t)i));
     LT_TRY(lt_scheduler_step(d->scheduler, i, d->x, d->v[COND], fresh ? d->noise : NULL));
-    return impose_first_frame(d);
+    return impose_given(d);
 }
 
 /* ---- looking ---- */

@@ -1,6 +1,6 @@
 /* denoise.h: noise to latent: the transformer, guidance and a solver, step by step. Private to video/ (and tests).
  *
- *   text rows ─► prompts ┐                      first frame (clean, t = 0) imposed before the first and after every step
+ *   text rows ─► prompts ┐                      given frames (clean, t = 0) imposed before the first and after every step
  *   schedule  ─► tables  ┴─► step i: v = uncond + guidance (cond - uncond) ─► solver ─► latent
  *
  * Everything is reserved on creation; a step allocates nothing once kernels have their scratch (after the first).
@@ -19,7 +19,7 @@ typedef struct lti_denoise_options {
     int32_t cond_rows, uncond_rows;
     bool batch;                /* both branches in one pass */
     uint64_t seed;             /* of fresh noise, for solvers that want it */
-    const float *first_frame;  /* device, [channels, h * w], kept; NULL = none */
+    const float *first_frame;  /* as lti_denoise_hold of one frame; NULL = none */
     const atomic_bool *cancel; /* kept; NULL = none */
 } lti_denoise_options;
 
@@ -32,8 +32,11 @@ float *lti_denoise_latent(lti_denoise *d);
 int64_t lti_denoise_numbers(const lti_denoise *d); /* of the latent */
 /* Gives the latent away: the caller frees it with lt_dev_free; the denoiser can only be destroyed afterwards. */
 float *lti_denoise_take_latent(lti_denoise *d);
-/* Fills it with noise of `seed`: a number depends on seed and place only. */
-LT_MUST_USE lt_status lti_denoise_noise(lti_denoise *d);
+/* The first `frames` frames of the latent are given: device, [channels, frames, h * w], channel_stride elements between channels,
+ * kept. Tokens of theirs are at time 0. 0 frames: none, as after creation without a first frame. */
+void lti_denoise_hold(lti_denoise *d, const float *z, int64_t channel_stride, int32_t frames);
+/* A new latent from step 0 on: noise of `seed`; a number depends on seed, segment and place only. */
+LT_MUST_USE lt_status lti_denoise_begin(lti_denoise *d, int64_t segment);
 
 int32_t lti_denoise_steps(const lti_denoise *d);
 double lti_denoise_timestep(const lti_denoise *d, int32_t i);

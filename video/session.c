@@ -194,7 +194,7 @@ static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *
                                                          .seed = s->o.seed,
                                                          .first_frame = first_frame,
                                                          .cancel = &s->cancel}));
-    lt_status st = lti_denoise_noise(d);
+    lt_status st = lti_denoise_begin(d, 0);
     if (st >= 0) st = denoise_steps(s, d);
     if (st >= 0) s->latent = lti_denoise_take_latent(d);
     s->report.tokens = lti_denoise_tokens(d);
