@@ -35,6 +35,17 @@ lt_status lti_av_fail(lt_ctx *ctx, lt_status s, int averror, const lti_avfile *f
 /* Opens a picture or video with the containers and codecs we allow, no decoding yet. in->io stays f's. */
 lt_status lti_input_open(AVFormatContext **in, lti_avfile *f, lt_ctx *ctx, const char *path);
 
+/* ---- picture.c, for reader.c ---- */
+
+/* LT_ERR_UNSUPPORTED "a picture of w x h, more than ...". */
+lt_status lti_too_large(lt_ctx *ctx, const char *path, int w, int h);
+lt_status lti_size_check(lt_ctx *ctx, int32_t width, int32_t height);
+lt_status lti_decoder_open(AVCodecContext **out, lt_ctx *ctx, const char *path, const AVStream *st);
+/* Turned upright (`orient`: 1..8 as EXIF has them), scaled to cover width x height, the middle of it; crops `frame`. rgb
+ * [height, width, 3]. */
+lt_status lti_frame_rgb(uint8_t *rgb, lt_ctx *ctx, const char *path, AVFrame *frame, int orient,
+                        int width, int height);
+
 /* ---- codec.c ---- */
 
 /* Checks the sizes, rate and quality of `o` and opens its encoder. Errors: LT_ERR_ARG, LT_ERR_CODEC, LT_ERR_MEM. */

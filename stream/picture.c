@@ -13,7 +13,7 @@
 
 /* ---- reading ---- */
 
-static lt_status too_large(lt_ctx *ctx, const char *path, int w, int h)
+lt_status lti_too_large(lt_ctx *ctx, const char *path, int w, int h)
 {
     return lti_fail(ctx, LT_ERR_UNSUPPORTED, "'%s': a picture of %dx%d, more than %dx%d", path, w,
                     h, LTI_MAX_SIDE, LTI_MAX_SIDE);
@@ -49,14 +49,13 @@ static void header_size(const uint8_t *d, size_t n, uint32_t *w, uint32_t *h)
     }
 }
 
-static lt_status open_decoder(AVCodecContext **out, lt_ctx *ctx, const char *path,
-                              const AVStream *st)
+lt_status lti_decoder_open(AVCodecContext **out, lt_ctx *ctx, const char *path, const AVStream *st)
 {
     const AVCodecParameters *par = st->codecpar;
     const AVCodec *codec = avcodec_find_decoder(par->codec_id);
     *out = NULL;
     if (par->width > LTI_MAX_SIDE || par->height > LTI_MAX_SIDE)
-        return too_large(ctx, path, par->width, par->height);
+        return lti_too_large(ctx, path, par->width, par->height);
     if (!codec)
         return lti_fail(ctx, LT_ERR_UNSUPPORTED, "'%s': no decoder for %s", path,
                         avcodec_get_name(par->codec_id));
@@ -90,7 +89,7 @@ static lt_status decode_first(AVFrame *frame, lt_ctx *ctx, const char *path, AVF
         if (r >= 0 && pkt->stream_index == stream) {
             uint32_t w, h;
             header_size(pkt->data, (size_t)pkt->size, &w, &h);
-            if (w > LTI_MAX_SIDE || h > LTI_MAX_SIDE) s = too_large(ctx, path, (int)w, (int)h);
+            if (w > LTI_MAX_SIDE || h > LTI_MAX_SIDE) s = lti_too_large(ctx, path, (int)w, (int)h);
             if (s == LT_OK) e = avcodec_send_packet(dec, pkt);
         } else if (r < 0) {
             e = avcodec_send_packet(dec, NULL);
@@ -104,7 +103,7 @@ static lt_status decode_first(AVFrame *frame, lt_ctx *ctx, const char *path, AVF
         return lti_fail(ctx, LT_ERR_FORMAT, "'%s': the picture cannot be decoded: %s", path,
                         av_err2str(e));
     if (frame->width > LTI_MAX_SIDE || frame->height > LTI_MAX_SIDE)
-        return too_large(ctx, path, frame->width, frame->height);
+        return lti_too_large(ctx, path, frame->width, frame->height);
     return LT_OK;
 }
 
@@ -197,7 +196,7 @@ static lt_status read_frame(AVFrame *frame, lt_ctx *ctx, const char *path)
     if (stream < 0)
         s = lti_fail(ctx, LT_ERR_FORMAT, "'%s': there is no picture in it", path);
     else
-        s = open_decoder(&dec, ctx, path, in->streams[stream]);
+        s = lti_decoder_open(&dec, ctx, path, in->streams[stream]);
     if (s == LT_OK) s = decode_first(frame, ctx, path, in, dec, stream);
     avcodec_free_context(&dec);
     avformat_close_input(&in);
@@ -205,31 +204,42 @@ static lt_status read_frame(AVFrame *frame, lt_ctx *ctx, const char *path)
     return s;
 }
 
+lt_status lti_frame_rgb(uint8_t *rgb, lt_ctx *ctx, const char *path, AVFrame *frame, int orient,
+                        int width, int height)
+{
+    const int w = orient >= 5 ? height : width, h = orient >= 5 ? width : height;
+    AVFrame *scaled = av_frame_alloc();
+    if (!scaled) return lti_fail(ctx, LT_ERR_MEM, "no memory to read '%s'", path);
+    crop_to(frame, w, h);
+    const lt_status s = scale(scaled, ctx, path, frame, w, h);
+    if (s == LT_OK) copy_upright(rgb, scaled, orient, width, height);
+    av_frame_free(&scaled);
+    return s;
+}
+
+lt_status lti_size_check(lt_ctx *ctx, int32_t width, int32_t height)
+{
+    if (width >= 1 && height >= 1 && width <= LTI_MAX_SIDE && height <= LTI_MAX_SIDE) return LT_OK;
+    return lti_fail(ctx, LT_ERR_ARG, "picture size %dx%d: sides must be 1..%d", width, height,
+                    LTI_MAX_SIDE);
+}
+
 lt_status lt_picture_read(uint8_t **rgb, lt_ctx *ctx, const char *path, int32_t width,
                           int32_t height)
 {
     *rgb = NULL;
     av_log_set_level(AV_LOG_QUIET);
-    if (width < 1 || height < 1 || width > LTI_MAX_SIDE || height > LTI_MAX_SIDE)
-        return lti_fail(ctx, LT_ERR_ARG, "picture size %dx%d: sides must be 1..%d", width, height,
-                        LTI_MAX_SIDE);
-    AVFrame *frame = av_frame_alloc(), *scaled = av_frame_alloc();
-    lt_status s =
-        frame && scaled ? LT_OK : lti_fail(ctx, LT_ERR_MEM, "no memory to read '%s'", path);
+    LT_TRY(lti_size_check(ctx, width, height));
+    AVFrame *frame = av_frame_alloc();
+    uint8_t *out = malloc((size_t)width * (size_t)height * 3);
+    lt_status s = frame && out ? LT_OK : lti_fail(ctx, LT_ERR_MEM, "no memory to read '%s'", path);
     if (s == LT_OK) s = read_frame(frame, ctx, path);
-    if (s == LT_OK) {
-        const int orient = orientation(frame);
-        const int w = orient >= 5 ? height : width, h = orient >= 5 ? width : height;
-        crop_to(frame, w, h);
-        s = scale(scaled, ctx, path, frame, w, h);
-        if (s == LT_OK) *rgb = malloc((size_t)width * (size_t)height * 3);
-        if (*rgb)
-            copy_upright(*rgb, scaled, orient, width, height);
-        else if (s == LT_OK)
-            s = lti_fail(ctx, LT_ERR_MEM, "no memory for a picture of %dx%d", width, height);
-    }
+    if (s == LT_OK) s = lti_frame_rgb(out, ctx, path, frame, orientation(frame), width, height);
     av_frame_free(&frame);
-    av_frame_free(&scaled);
+    if (s == LT_OK)
+        *rgb = out;
+    else
+        free(out);
     return s;
 }
 
@@ -274,9 +284,7 @@ lt_status lt_picture_write(lt_ctx *ctx, const char *path, const uint8_t *rgb, in
                            int32_t height)
 {
     av_log_set_level(AV_LOG_QUIET);
-    if (width < 1 || height < 1 || width > LTI_MAX_SIDE || height > LTI_MAX_SIDE)
-        return lti_fail(ctx, LT_ERR_ARG, "picture size %dx%d: sides must be 1..%d", width, height,
-                        LTI_MAX_SIDE);
+    LT_TRY(lti_size_check(ctx, width, height));
     AVFrame *f = av_frame_alloc();
     AVPacket *pkt = av_packet_alloc();
     lt_status s = LT_OK;
