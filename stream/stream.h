@@ -1,6 +1,5 @@
-/* stream.h: frames to people. Here: video files (FFmpeg) and pictures. Knows no
- * tensors and no kernels' operations; frames are packed RGB, 8 bits, 3 bytes a
- * pixel, rows top to bottom.
+/* stream.h: frames to people. Here: video files (FFmpeg) and pictures. Knows no tensors and no kernels' operations; frames are packed
+ * RGB, 8 bits, 3 bytes a pixel, rows top to bottom.
  */
 #ifndef LT_STREAM_H
 #define LT_STREAM_H
@@ -17,95 +16,80 @@ LT_API const char *lt_codec_name(lt_codec c);
 LT_API int32_t lt_codec_default_crf(lt_codec c);
 
 typedef struct lt_key_value {
-  const char *key, *value;
+    const char *key, *value;
 } lt_key_value;
 
 typedef struct lt_writer_options {
-  const char *path; /* ends in .mp4; appears only when complete, "<path>.part"
-                       until then */
-  int32_t width, height; /* even */
-  int32_t fps_num, fps_den;
-  lt_codec codec;
-  int32_t crf;        /* -1 = the codec's default (h264 18, av1 30) */
-  const char *preset; /* NULL = default */
-  int32_t threads; /* of the encoder; 0 = 4 whatever the machine has: the bytes
-                      of H.264 depend on it */
-  /* An existing file of that name is replaced at the end; else LT_ERR_IO at
-   * once. Folders, links and devices never are. */
-  bool overwrite;
-  const lt_key_value *metadata; /* written as mdta keys; copied */
-  int32_t nmetadata;
+    const char *path;      /* ends in .mp4; appears only when complete, "<path>.part" until then */
+    int32_t width, height; /* even */
+    int32_t fps_num, fps_den;
+    lt_codec codec;
+    int32_t crf;        /* -1 = the codec's default (h264 18, av1 30) */
+    const char *preset; /* NULL = default */
+    int32_t
+        threads; /* of the encoder; 0 = 4 whatever the machine has: the bytes of H.264 depend on it */
+    /* An existing file of that name is replaced at the end; else LT_ERR_IO at once. Folders, links and devices never are. */
+    bool overwrite;
+    const lt_key_value *metadata; /* written as mdta keys; copied */
+    int32_t nmetadata;
 } lt_writer_options;
 LT_API lt_writer_options lt_writer_options_default(void);
 
-/* A video file being written: equal input gives equal bytes. BT.709 limited
- * range, converted and tagged; every key frame carries an SEI (H.264) and the
- * file an XMP box that say the picture is AI-generated. */
+/* A video file being written: equal input gives equal bytes. BT.709 limited range, converted and tagged; every key frame carries an SEI (H.264) and the file an
+ * XMP box that say the picture is AI-generated. */
 typedef struct lt_writer lt_writer;
 LT_MUST_USE LT_API lt_status lt_writer_create(lt_writer **out, lt_ctx *ctx,
                                               const lt_writer_options *opt);
-/* Borrows rgb [height, width, 3] for the call. Errors: LT_ERR_IO (disk full:
- * message has the path and the system's reason), LT_ERR_CODEC. */
+/* Borrows rgb [height, width, 3] for the call. Errors: LT_ERR_IO (disk full: message has the path and the system's reason),
+ * LT_ERR_CODEC. */
 LT_MUST_USE LT_API lt_status lt_writer_push(lt_writer *w, const uint8_t *rgb);
-/* Completes the file and gives it its name. With no frames: LT_ERR_ARG and no
- * file. When completing fails (disk full) the frames stay in "<path>.part",
- * which plays, and the message says so. */
+/* Completes the file and gives it its name. With no frames: LT_ERR_ARG and no file. When completing fails (disk full) the frames
+ * stay in "<path>.part", which plays, and the message says so. */
 LT_MUST_USE LT_API lt_status lt_writer_finish(lt_writer *w);
-/* The same for a video that was interrupted: "x.mp4" becomes "x.partial.mp4",
- * replacing an older one. *path (may be NULL) is the name, valid while the
- * writer lives. */
-LT_MUST_USE LT_API lt_status lt_writer_finish_partial(lt_writer *w,
-                                                      const char **path);
+/* The same for a video that was interrupted: "x.mp4" becomes "x.partial.mp4", replacing an older one. *path (may be NULL) is the
+ * name, valid while the writer lives. */
+LT_MUST_USE LT_API lt_status lt_writer_finish_partial(lt_writer *w, const char **path);
 LT_API int64_t lt_writer_frames(const lt_writer *w);
-LT_API void
-lt_writer_destroy(lt_writer **w); /* without finish: removes the part file */
+LT_API void lt_writer_destroy(lt_writer **w); /* without finish: removes the part file */
 
 /* What a video file says of itself. */
 typedef struct lt_media_info {
-  int32_t width, height;
-  int64_t frames;
-  double seconds, fps;
-  char codec[32], pix_fmt[32], color[64];
-  lt_key_value *metadata; /* owned by the info */
-  int32_t nmetadata;
+    int32_t width, height;
+    int64_t frames;
+    double seconds, fps;
+    char codec[32], pix_fmt[32], color[64];
+    lt_key_value *metadata; /* owned by the info */
+    int32_t nmetadata;
 } lt_media_info;
-LT_MUST_USE LT_API lt_status lt_media_inspect(lt_media_info *out, lt_ctx *ctx,
-                                              const char *path);
+LT_MUST_USE LT_API lt_status lt_media_inspect(lt_media_info *out, lt_ctx *ctx, const char *path);
 LT_API void lt_media_info_free(lt_media_info *info);
 
-/* Reads a picture (PNG, JPEG, WebP, BMP, or the first frame of a video) and
- * scales it to cover width x height, cropping the middle. rgb: malloc'd,
- * [height, width, 3]. Refuses pictures over max 16384 x 16384 before decoding
- * them. */
-LT_MUST_USE LT_API lt_status lt_picture_read(uint8_t **rgb, lt_ctx *ctx,
-                                             const char *path, int32_t width,
-                                             int32_t height);
+/* Reads a picture (PNG, JPEG, WebP, BMP, or the first frame of a video) and scales it to cover width x height, cropping the middle.
+ * rgb: malloc'd, [height, width, 3]. Refuses pictures over max 16384 x 16384 before decoding them. */
+LT_MUST_USE LT_API lt_status lt_picture_read(uint8_t **rgb, lt_ctx *ctx, const char *path,
+                                             int32_t width, int32_t height);
 /* Writes a PNG. */
-LT_MUST_USE LT_API lt_status lt_picture_write(lt_ctx *ctx, const char *path,
-                                              const uint8_t *rgb, int32_t width,
-                                              int32_t height);
+LT_MUST_USE LT_API lt_status lt_picture_write(lt_ctx *ctx, const char *path, const uint8_t *rgb,
+                                              int32_t width, int32_t height);
 
-/* A video file, frame by frame, for programs that go on from it: each scaled to
- * cover width x height, cropping the middle, turned upright. */
+/* A video file, frame by frame, for programs that go on from it: each scaled to cover width x height, cropping the middle, turned
+ * upright. */
 typedef struct lt_reader_options {
-  const char *path;
-  int32_t width, height;
-  double fps; /* that frames are wanted at: those shown at the middle of each
-                 frame's time; 0 = the file's */
+    const char *path;
+    int32_t width, height;
+    double
+        fps; /* that frames are wanted at: those shown at the middle of each frame's time; 0 = the file's */
 } lt_reader_options;
 LT_API lt_reader_options lt_reader_options_default(void);
 typedef struct lt_reader lt_reader;
-/* Decodes the first frame. Errors: LT_ERR_IO, LT_ERR_FORMAT (no video, nothing
- * that can be decoded), LT_ERR_UNSUPPORTED (larger than 16384 x 16384, unknown
- * codec), LT_ERR_ARG, LT_ERR_MEM. */
+/* Decodes the first frame. Errors: LT_ERR_IO, LT_ERR_FORMAT (no video, nothing that can be decoded), LT_ERR_UNSUPPORTED (larger than
+ * 16384 x 16384, unknown codec), LT_ERR_ARG, LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_reader_create(lt_reader **out, lt_ctx *ctx,
                                               const lt_reader_options *opt);
 LT_API void lt_reader_destroy(lt_reader **r); /* accepts NULL */
-/* *rgb: [height, width, 3], valid until the next call. LT_END behind the last
- * frame. What a damaged file still shows is shown. */
+/* *rgb: [height, width, 3], valid until the next call. LT_END behind the last frame. What a damaged file still shows is shown. */
 LT_MUST_USE LT_API lt_status lt_reader_next(lt_reader *r, const uint8_t **rgb);
-LT_API double
-lt_reader_source_fps(const lt_reader *r); /* of the file, as it says */
+LT_API double lt_reader_source_fps(const lt_reader *r); /* of the file, as it says */
 
 #ifdef __cplusplus
 }
