@@ -1,20 +1,24 @@
 /* gemm.c: matrix products and convolutions as one blocked product over packed weights.
  *
  *   task     a block of outputs (by x bx pixels) x some panels of columns, in one worker's cache
- *   chunk      kc channels of all taps; per chunk the inputs that the block needs (with their halo) are packed densely,
- *              widened to f32 where the micro-kernel multiplies in f32: each input element once for all taps
- *   panel        nr columns; per chunk widened into a buffer that stays in the first cache
- *   tile           mr x nr sums in registers, over all taps and channels of the chunk (gemm_simd.h)
+ *   group      some chunks: the inputs that the block needs of them (with their halo) are packed densely, widened to f32 where
+ *              the micro-kernel multiplies in f32: each input element once for all taps and panels. Products in f32 without a
+ *              halo read their input where it lies
+ *   panel        nr columns
+ *   chunk          kc channels of all taps of a panel; widened into a buffer that stays in the first caches
+ *   tile             mr x nr sums in registers, over all taps and channels of the chunk (gemm_simd.h)
  *
  * A convolution is a sum over its taps of shifted matrix products, so there is no unfolded copy of the input. Sums of a
- * chunk are added up in f32 in a buffer of the block; the last chunk's tile goes through the epilogue while it is hot. */
+ * chunk are added up in f32 in a buffer: of one panel where a group holds all chunks, else of the whole block; the last chunk's
+ * tile goes through the epilogue while it is hot. */
 #include "kernels/gemm.h"
 
 /* How the outputs are cut, and what a worker's scratch holds. Counts are of outputs, sizes in bytes. */
 typedef struct blocks {
     int64_t by, bx, ny, nx; /* outputs in a block, number of blocks */
     int64_t panels, ncols;  /* panels in a block, number of column blocks */
-    int64_t in_h, in_w;     /* packed input of a block */
+    int64_t group;          /* chunks whose input is held at the same time */
+    int64_t in_h, in_w;     /* input of a block */
     int64_t a_bytes, c_bytes, b_bytes;
     double cost; /* estimated cycles */
 } blocks;
@@ -24,7 +28,8 @@ typedef struct product {
     const lti_gemm_ops *ops;
     lt_dev *dev;
     blocks s;
-    size_t element;   /* bytes of a packed input channel */
+    size_t element;   /* bytes of an input channel as the tile reads it */
+    bool in_place;    /* the tile reads the input where it lies */
     int frames;       /* frames that are read, in order of first use */
     int frame[3];     /* their index in g->frame */
     int slot[3];      /* back: packed position of a frame */
@@ -32,8 +37,10 @@ typedef struct product {
     int64_t dh, dw;   /* reach of the taps beyond one pixel */
 } product;
 
-/* What the next steps will read is called into the second cache bit by bit, between tiles: a panel that would be waited
+/* What the next steps will read is called into the second cache bit by bit, in and between tiles: a panel that would be waited
  * for costs as much as several tiles. */
+enum { LINE = 64 };
+
 typedef struct ahead {
     const char *panel;                              /* next lines of the weights */
     int64_t panel_left, panel_share;                /* bytes: in all, after each tile */
@@ -46,10 +53,11 @@ typedef struct work {
     const product *p;
     int64_t y0, x0, h, w; /* outputs of this block */
     int64_t panel0, panel1;
-    int64_t chunk, len; /* len: channels with padding */
-    int64_t px;         /* bytes from packed pixel to packed pixel */
-    int64_t in_h, in_w; /* packed pixels */
-    char *a;
+    int64_t chunk0, chunk1, chunk; /* of the group; at work */
+    int64_t in_h, in_w;            /* pixels of input */
+    const char *a;                 /* channel 0 of the group, upper left pixel, first frame */
+    int64_t px, row, frame[3];     /* bytes from there to the next pixel and row, to each frame */
+    char *packed;
     float *b, *c;
     ahead next;
 } work;
@@ -70,6 +78,11 @@ static const lti_gemm_ops *ops_of(const lt_weight *w)
     }
 }
 
+static int most_rows(const product *p, int width)
+{
+    return p->ops->mr[width / p->g->w->vl - 1];
+}
+
 static int64_t div_up(int64_t n, int64_t by)
 {
     return (n + by - 1) / by;
@@ -87,6 +100,21 @@ static int64_t pixel_bytes(const product *p, int64_t len)
 
 enum { L2_BUDGET = 1400 << 10, BLOCK_MOST = 896 };
 
+/* All chunks at once, so that the sums of one panel suffice, or as many as there is room for. */
+static void fit_group(const product *p, blocks *s, int64_t pixels)
+{
+    const lt_weight *w = p->g->w;
+    const int64_t sums = s->by * s->bx * w->nr * (int64_t)sizeof(float);
+    s->group = w->chunks;
+    s->a_bytes = pixels * pixel_bytes(p, w->kpad) + LINE;
+    s->c_bytes = w->chunks == 1 ? LTI_TILE_MAX * (int64_t)sizeof(float) : sums;
+    if (w->chunks == 1 || s->a_bytes + s->b_bytes + s->c_bytes <= L2_BUDGET) return;
+    s->c_bytes = sums * s->panels;
+    const int64_t one = pixels * pixel_bytes(p, w->kc), room = L2_BUDGET - s->b_bytes - s->c_bytes;
+    s->group = room < 2 * one ? 1 : room / one;
+    s->a_bytes = pixels * pixel_bytes(p, s->group * w->kc) + LINE;
+}
+
 /* Fills the rest of a cut and its cost. The weights of the terms are cycles measured on AVX-512 machines; other
  * instruction sets scale all of them alike. */
 static void weigh(const product *p, blocks *s)
@@ -97,17 +125,16 @@ static void weigh(const product *p, blocks *s)
     const double cols = (double)(s->panels * w->nr);
     s->in_h = (s->by - 1) * g->in_step + 1 + p->dh;
     s->in_w = (s->bx - 1) * g->in_step + 1 + p->dw;
-    s->a_bytes = p->frames * s->in_h * s->in_w * pixel_bytes(p, w->kc) + 64;
-    const int64_t tiles = s->by * div_up(s->bx, p->ops->mr);
-    s->c_bytes =
-        (w->chunks > 1 ? tiles * s->panels : 1) * p->ops->mr * w->nr * (int64_t)sizeof(float);
+    const int64_t pixels = p->frames * s->in_h * s->in_w;
     s->b_bytes = p->ops->widen && w->compute == LT_BF16
                      ? w->kc * g->ntaps * w->nr * (int64_t)sizeof(float)
                      : 0;
+    fit_group(p, s, pixels);
     const double multiply = outs * cols * k / 32;
-    const double pack = (double)(p->frames * s->in_h * s->in_w * w->kpad) * 0.15;
+    const double pack = (double)(pixels * w->kpad) * (p->in_place ? 0.03 : 0.15);
     const double widen = s->b_bytes ? cols * k * 0.08 : 0;
-    const double sums = w->chunks > 1 ? outs * cols * (double)w->chunks * 0.25 : 0;
+    double sums = w->chunks > 1 ? outs * cols * (double)w->chunks * 0.1 : 0;
+    if (s->group < w->chunks) sums += outs * cols * (double)div_up(w->chunks, s->group) * 0.15;
     const int64_t tasks = s->ny * s->nx * s->ncols;
     const int64_t rounds = div_up(tasks, lt_dev_threads(p->dev));
     s->cost = (double)rounds * (multiply + pack + widen + sums + 2000);
@@ -149,15 +176,22 @@ static const char *source(const work *k, int64_t f, int64_t y, int64_t first)
            (iy * g->in_row + ix * g->in_px + first) * (int64_t)lt_dtype_size(g->w->compute);
 }
 
-static void pack_block(const work *k)
+/* Channels of the present group, with padding. */
+static int64_t group_len(const work *k)
+{
+    const lt_weight *w = k->p->g->w;
+    return (k->chunk1 == w->chunks ? w->kpad : k->chunk1 * w->kc) - k->chunk0 * w->kc;
+}
+
+static void pack_rows(work *k, int64_t first, int64_t padded)
 {
     const product *p = k->p;
     const lti_gemm *g = p->g;
     const lt_weight *w = g->w;
-    const int64_t first = k->chunk * w->kc, len = lti_min64(k->len, w->in - first);
-    char *dst = k->a;
+    const int64_t len = lti_min64(padded, w->in - first);
+    char *dst = k->packed;
     for (int f = 0; f < p->frames; f++)
-        for (int64_t y = 0; y < k->in_h; y++, dst += k->in_w * k->px) {
+        for (int64_t y = 0; y < k->in_h; y++, dst += k->row) {
             lti_pack a = {
                 .dst = dst,
                 .src = source(k, f, y, first),
@@ -165,7 +199,7 @@ static void pack_block(const work *k)
                 .src_stride = g->in_px,
                 .rows = k->in_w,
                 .len = len,
-                .padded = k->len,
+                .padded = padded,
             };
             /* pixels that lie side by side on both ends are one long row */
             if (a.src_stride == len && a.dst_stride == len && a.padded == len) {
@@ -179,32 +213,61 @@ static void pack_block(const work *k)
         }
 }
 
-static int64_t tiles_of(const work *k)
+/* Where the tile finds the input of the group. */
+static void place_group(work *k)
 {
-    return k->h * div_up(k->w, k->p->ops->mr);
+    const product *p = k->p;
+    const lti_gemm *g = p->g;
+    const int64_t first = k->chunk0 * g->w->kc, size = (int64_t)p->element;
+    if (p->in_place) {
+        k->px = g->in_px * size;
+        k->row = g->in_row * size;
+        k->a = source(k, 0, 0, first);
+        for (int f = 0; f < p->frames; f++)
+            k->frame[f] = (int64_t)((uintptr_t)source(k, f, 0, first) - (uintptr_t)k->a);
+    } else {
+        k->px = pixel_bytes(p, group_len(k));
+        k->row = k->in_w * k->px;
+        k->a = k->packed;
+        for (int f = 0; f < p->frames; f++)
+            k->frame[f] = f * k->in_h * k->row;
+        pack_rows(k, first, group_len(k));
+    }
 }
 
-/* The input of the next chunk, in shares that end with this chunk. */
+static int64_t tiles_of(const work *k)
+{
+    return k->h * div_up(k->w, most_rows(k->p, k->p->g->w->nr));
+}
+
+/* The input of the next group, in shares that end with this one. */
 static void look_ahead_pixels(work *k)
 {
     const lt_weight *w = k->p->g->w;
     k->next = (ahead){0};
-    if (k->chunk + 1 == w->chunks) return;
+    if (k->chunk1 == w->chunks) return;
+    const int64_t chunks = lti_min64(w->chunks - k->chunk1, k->chunk1 - k->chunk0);
+    const int64_t tiles = tiles_of(k) * (k->panel1 - k->panel0) * (k->chunk1 - k->chunk0);
     k->next.pixels_left = k->p->frames * k->in_h * k->in_w;
-    k->next.pixels_share = div_up(k->next.pixels_left, tiles_of(k) * (k->panel1 - k->panel0));
-    k->next.pixel_bytes = lti_chunk_len(w, k->chunk + 1) * (int64_t)lt_dtype_size(w->compute);
+    k->next.pixels_share = div_up(k->next.pixels_left, tiles);
+    k->next.pixel_bytes =
+        lti_min64(chunks * w->kc, w->in - k->chunk1 * w->kc) * (int64_t)lt_dtype_size(w->compute);
 }
 
-/* After panel `panel` of this chunk comes its neighbour, or the first one of the next chunk. */
+/* After a chunk of a panel comes its next one in the group, then the neighbour, at last the next group. */
 static void look_ahead_panel(work *k, int64_t panel)
 {
     const lt_weight *w = k->p->g->w;
     const int64_t size = (int64_t)lt_dtype_size(w->compute);
-    int64_t chunk = k->chunk;
+    int64_t chunk = k->chunk + 1;
     k->next.panel_left = 0;
-    if (++panel == k->panel1) {
-        panel = k->panel0;
-        if (++chunk == w->chunks) return;
+    if (chunk == k->chunk1) {
+        chunk = k->chunk0;
+        if (++panel == k->panel1) {
+            panel = k->panel0;
+            chunk = k->chunk1;
+        }
+        if (chunk == w->chunks) return;
     }
     const int width = lti_panel_width(w, panel);
     const int64_t at = lti_panel_at(w, panel) + lti_chunk_at(w, chunk, width);
@@ -213,17 +276,19 @@ static void look_ahead_panel(work *k, int64_t panel)
     k->next.panel_share = div_up(k->next.panel_left, tiles_of(k));
 }
 
-/* One share of each. */
-static void fetch_ahead(work *k)
+/* A tile calls lines of the next panel; what it has no turns for, and a share of the pixels, is called here after it. */
+static void fetch_ahead(work *k, const lti_tile *t)
 {
-    enum { LINE = 64, TO_L2 = 2 };
+    enum { TO_L2 = 2 };
     ahead *n = &k->next;
-    for (int64_t i = 0; i < n->panel_share && n->panel_left > 0; i += LINE) {
-        __builtin_prefetch(n->panel, 0, TO_L2);
-        n->panel += LINE;
-        n->panel_left -= LINE;
+    if (n->panel_left > 0) {
+        int64_t called = t->ntaps * (t->groups / LTI_K_STEP) * LINE;
+        for (; called < n->panel_share; called += LINE)
+            __builtin_prefetch(n->panel + called, 0, TO_L2);
+        n->panel += called;
+        n->panel_left -= called;
     }
-    const int64_t first = (k->chunk + 1) * k->p->g->w->kc;
+    const int64_t first = k->chunk1 * k->p->g->w->kc;
     const int64_t step = k->p->g->in_px * (int64_t)lt_dtype_size(k->p->g->w->compute);
     for (int64_t i = 0; i < n->pixels_share && n->pixels_left > 0; i++, n->pixels_left--) {
         const char *at = source(k, n->f, n->y, first) + n->x * step;
@@ -245,14 +310,13 @@ static const char *panel_chunk(const work *k, int64_t panel, lti_tap_at *at)
     const lt_weight *w = g->w;
     const int width = lti_panel_width(w, panel);
     const size_t size = lt_dtype_size(w->compute);
-    const int64_t each = k->len * width; /* a tap */
+    const int64_t each = lti_chunk_len(w, k->chunk) * width; /* a tap */
     const char *src = (const char *)w->data +
                       (lti_panel_at(w, panel) + lti_chunk_at(w, k->chunk, width)) * (int64_t)size;
     for (int i = 0; i < g->ntaps; i++) {
         const lt_tap t = g->tap[i];
-        const int64_t row = p->slot[t.frame] * k->in_h + t.dy - p->dy0;
         const char *b = src + g->tap_index[i] * each * (int64_t)size;
-        at[i].a = (row * k->in_w + t.dx - p->dx0) * k->px;
+        at[i].a = k->frame[p->slot[t.frame]] + (t.dy - p->dy0) * k->row + (t.dx - p->dx0) * k->px;
         at[i].b = b - src;
         if (p->s.b_bytes) {
             p->ops->widen(k->b + i * each, (const uint16_t *)(const void *)b, each);
@@ -293,26 +357,30 @@ static void multiply_panel(work *k, int64_t panel)
     const lt_weight *w = p->g->w;
     lti_tap_at at[LT_MAX_TAPS];
     const int width = lti_panel_width(w, panel);
-    const int64_t tiles = div_up(k->w, p->ops->mr);
+    const int64_t tiles = div_up(k->w, most_rows(p, width));
     const bool last = k->chunk == w->chunks - 1;
-    float *c = k->c + (w->chunks > 1 ? (panel - k->panel0) * k->h * tiles * p->ops->mr * w->nr : 0);
+    const bool held = k->chunk1 - k->chunk0 == w->chunks; /* sums of one panel at a time */
+    float *c = k->c + (held ? 0 : (panel - k->panel0) * k->h * k->w * w->nr);
     lti_tile t = {.b = panel_chunk(k, panel, at),
                   .tap = at,
                   .ntaps = p->g->ntaps,
                   .a_stride = p->g->in_step * k->px,
-                  .groups = k->len * (int64_t)p->element / 4,
+                  .groups = lti_chunk_len(w, k->chunk) * (int64_t)p->element / 4,
                   .add = k->chunk > 0};
+    const char *a = k->a + (k->chunk - k->chunk0) * w->kc * (int64_t)p->element;
     look_ahead_panel(k, panel);
+    const int64_t least = k->w / tiles, longer = k->w % tiles; /* of even size */
     for (int64_t y = 0; y < k->h; y++)
-        for (int64_t i = 0; i < tiles; i++) {
-            const int64_t x = i * k->w / tiles,
-                          rows = (i + 1) * k->w / tiles - x; /* of even size */
-            t.a = k->a + (y * k->in_w + x) * p->g->in_step * k->px;
+        for (int64_t i = 0, x = 0, rows; i < tiles; i++, x += rows) {
+            rows = least + (i < longer);
+            t.a = a + (y * k->row + x * k->px) * p->g->in_step;
             t.c = c;
+            t.ahead = k->next.panel_left > 0 ? k->next.panel : t.b;
+            t.ahead_step = k->next.panel_left > 0 ? LINE : 0;
             p->ops->tile(&t, (int)rows, width);
-            fetch_ahead(k);
+            fetch_ahead(k, &t);
             if (last) finish_tile(k, c, panel, k->y0 + y, k->x0 + x, rows);
-            if (w->chunks > 1) c += p->ops->mr * w->nr;
+            if (w->chunks > 1) c += rows * width;
         }
 }
 
@@ -332,14 +400,14 @@ static void run_task(void *arg, int64_t task, int thread)
     k.panel1 = lti_min64(k.panel0 + s->panels, g->w->panels);
     k.b = (float *)(void *)scratch;
     k.c = (float *)(void *)(scratch + s->b_bytes);
-    k.a = scratch + s->b_bytes + s->c_bytes;
-    for (k.chunk = 0; k.chunk < g->w->chunks; k.chunk++) {
-        k.len = lti_chunk_len(g->w, k.chunk);
-        k.px = pixel_bytes(p, k.len);
-        pack_block(&k);
+    k.packed = scratch + s->b_bytes + s->c_bytes;
+    for (k.chunk0 = 0; k.chunk0 < g->w->chunks; k.chunk0 = k.chunk1) {
+        k.chunk1 = lti_min64(k.chunk0 + s->group, g->w->chunks);
+        place_group(&k);
         look_ahead_pixels(&k);
         for (int64_t panel = k.panel0; panel < k.panel1; panel++)
-            multiply_panel(&k, panel);
+            for (k.chunk = k.chunk0; k.chunk < k.chunk1; k.chunk++)
+                multiply_panel(&k, panel);
     }
 }
 
@@ -373,8 +441,10 @@ lt_status lti_gemm_run(lt_dev *dev, const lti_gemm *g)
     product p = {.g = g, .ops = ops_of(g->w), .dev = dev};
     p.element = p.ops->widen || g->w->compute == LT_F32 ? 4 : 2;
     find_reach(&p);
+    p.in_place = g->w->compute == LT_F32 && g->w->kpad == g->w->in && p.dh == 0 && p.dw == 0;
     p.s = cut(&p);
-    LT_TRY(lti_scratch_reserve(dev, (size_t)(p.s.a_bytes + p.s.b_bytes + p.s.c_bytes)));
+    LT_TRY(lti_scratch_reserve(
+        dev, (size_t)(p.s.b_bytes + p.s.c_bytes + (p.in_place ? 0 : p.s.a_bytes))));
     lti_parallel(dev, p.s.ny * p.s.nx * p.s.ncols, run_task, &p);
     return LT_OK;
 }

@@ -2,7 +2,7 @@
  *
  * Letters: n output column, k input channel, tap position of a convolution (1 tap: a matrix product).
  *
- * The columns are cut into panels of `nr` (the last one of `nr / 2` when that is enough), the channels into chunks of
+ * The columns are cut into panels of `nr` (the last one of as many vectors as it needs), the channels into chunks of
  * `kc` (the last one shorter, rounded up to LTI_K_STEP * pair with zeros). A panel lies in one piece, in the order in which it
  * is read: chunk, tap, k, n. With `pair` 2, k and k + 1 of a column lie side by side, for products of bf16 pairs.
  * Sums run chunk after chunk, tap after tap, k after k: the layout alone fixes their order. */
@@ -11,15 +11,15 @@
 
 #include "kernels/internal.h"
 
-enum { LTI_K_STEP = 4, LTI_NR_MAX = 32 };
+enum { LTI_K_STEP = 4, LTI_VECS_MAX = 4, LTI_TILE_MAX = 14 * 32 };
 
 struct lt_weight {
     int64_t out, in;
     int taps;
     lt_dtype compute;
     lti_isa isa;    /* of the device that packed it */
-    int nr, pair;   /* panel columns; k side by side */
-    bool half;      /* the last panel may be nr / 2 wide */
+    int nr, vl;     /* columns of a panel, of a vector: the last panel is a multiple of these */
+    int pair;       /* k side by side */
     int64_t kc;     /* channels a chunk, a multiple of LTI_K_STEP * pair */
     int64_t chunks; /* of each panel */
     int64_t kpad;   /* channels with padding: (chunks - 1) * kc + the last chunk */
@@ -35,7 +35,7 @@ void lti_weight_layout(lt_weight *w);
 static inline int lti_panel_width(const lt_weight *w, int64_t panel)
 {
     const int64_t left = w->out - panel * w->nr;
-    return w->half && left <= w->nr / 2 ? w->nr / 2 : w->nr;
+    return left >= w->nr ? w->nr : (int)((left + w->vl - 1) / w->vl) * w->vl;
 }
 static inline int64_t lti_chunk_len(const lt_weight *w, int64_t chunk)
 {
@@ -68,6 +68,8 @@ typedef struct lti_tile {
     int ntaps;
     int64_t groups; /* a tap; a multiple of LTI_K_STEP */
     bool add;
+    const char *ahead; /* called into the second cache on the way: a line a LTI_K_STEP of groups, */
+    int64_t ahead_step; /* bytes to the next one */
 } lti_tile;
 
 /* out[i, j] = act(c[i, j] + bias[j]) * gate[group[i], j] + res[i, j] for i < rows, j < cols. */
@@ -93,7 +95,8 @@ typedef struct lti_pack {
 } lti_pack;
 
 typedef struct lti_gemm_ops {
-    int mr; /* most rows of a tile */
+    int mr
+        [LTI_VECS_MAX]; /* most rows of a tile that is 1, 2.. vectors wide; rows * width <= LTI_TILE_MAX */
     void (*tile)(const lti_tile *t, int rows, int width);
     void (*finish)(const lti_finish *f);
     void (*pack_f32)(const lti_pack *p);                       /* f32 to f32 */

@@ -1,4 +1,4 @@
-/* gemm_avx512.c: 14 x 32 tiles of f32 FMA; bf16 is widened before it is multiplied. */
+/* gemm_avx512.c: tiles of f32 FMA; bf16 is widened before it is multiplied. */
 #include "kernels/gemm_simd.h"
 
-const lti_gemm_ops lti_gemm_avx512 = {LTI_MR, tile, finish, pack_f32, pack_bf16, widen};
+const lti_gemm_ops lti_gemm_avx512 = {{LTI_TILE_ROWS}, tile, finish, pack_f32, pack_bf16, widen};

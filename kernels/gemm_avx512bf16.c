@@ -1,5 +1,5 @@
-/* gemm_avx512bf16.c: 14 x 32 tiles of vdpbf16ps, for processors where it is twice as fast as the f32 FMA. */
+/* gemm_avx512bf16.c: tiles of vdpbf16ps, for processors where it is twice as fast as the f32 FMA. */
 #define LTI_BF16_PAIRS
 #include "kernels/gemm_simd.h"
 
-const lti_gemm_ops lti_gemm_avx512bf16 = {LTI_MR, tile, finish, pack_f32, pack_bf16, NULL};
+const lti_gemm_ops lti_gemm_avx512bf16 = {{LTI_TILE_ROWS}, tile, finish, pack_f32, pack_bf16, NULL};

@@ -12,16 +12,16 @@ static int64_t round_up(int64_t n, int64_t to)
 
 /* A chunk of all taps of a panel is what the innermost loops read again and again: about CHUNK_TARGET rows of nr values. At
  * least a cache line of bf16 channels, so that no line of the input is fetched for half of it. */
-enum { CHUNK_TARGET = 448, CHUNK_LEAST = 32 };
+enum { CHUNK_TARGET = 256, CHUNK_LEAST = 32 };
 
 /* Most elements that one column has in a chunk. */
 enum { RUN_MOST = 2 * LT_MAX_TAPS * CHUNK_LEAST + LT_MAX_TAPS * LTI_K_STEP };
 
 void lti_weight_layout(lt_weight *w)
 {
-    static const int nr[] = {1, 8, 16, 32, 32};
+    static const int nr[] = {1, 8, 16, 64, 64}, vl[] = {1, 4, 8, 16, 16};
     w->nr = nr[w->isa];
-    w->half = w->isa >= LTI_ISA_PORTABLE;
+    w->vl = vl[w->isa];
     w->pair = w->isa == LTI_ISA_AVX512BF16 && w->compute == LT_BF16 ? 2 : 1;
     int64_t kc = CHUNK_TARGET / w->taps / CHUNK_LEAST * CHUNK_LEAST;
     if (kc < CHUNK_LEAST) kc = CHUNK_LEAST;
