@@ -200,7 +200,7 @@ static inline size_t lt_arena_need(size_t bytes)
 #define LT_MAX_DIMS 5
 typedef struct lt_tensor {
     const char *name; /* canonical name, owned by the source */
-    const void *data; /* host memory, row-major, any alignment; valid while the source lives */
+    const void *data; /* host memory, row-major, any alignment; valid until `done` */
     lt_dtype dtype;
     int ndim;
     int64_t dim[LT_MAX_DIMS];
@@ -210,10 +210,13 @@ typedef struct lt_tensor {
 LT_API float lti_load(const void *data, lt_dtype t, int64_t i);
 
 /* How a room below asks for weights without knowing files. get: LT_ERR_MISSING with a message that names the
- * tensor when it is not there. done (may be NULL): the bytes of `t` will not be read again soon. */
+ * tensor when it is not there. rows (may be NULL: take them from the whole): n rows of the first dimension, from `first` on, of a
+ * tensor that is too large to be read for a few. done (may be NULL): `t` will not be read again; NULL: nor will anything else that was
+ * got, which is how every user ends, on failure too. */
 typedef struct lt_tensor_source {
     void *user;
     lt_status (*get)(void *user, const char *name, lt_tensor *out);
+    lt_status (*rows)(void *user, const char *name, int64_t first, int64_t n, lt_tensor *out);
     void (*done)(void *user, const lt_tensor *t);
 } lt_tensor_source;
 
@@ -465,6 +468,35 @@ typedef struct lt_stats_args {
     lt_stats_result *result; /* host */
 } lt_stats_args;
 
+/* Mean of every tile of neighbouring rows: out[t, c] = mean over rows off[t] <= r < off[t+1] of x[r, c], x turned by its row's
+ * position first when rope != NULL (pairs per head, as in qknorm). Empty tiles give 0. cols = heads * head_dim. Sums in f32. */
+typedef struct lt_tilemean_args {
+    lt_mat out, x;
+    const int32_t *off; /* [tiles + 1], rows of x, not falling */
+    int64_t tiles;
+    int heads, head_dim;
+    const lt_rope *rope; /* host struct, pos by row of x; or NULL */
+} lt_tilemean_args;
+
+/* out[(h*lq + i)*lk + j] = scale * q[i, head h] . k[j, head h]; q, k f32 [.., heads * head_dim]. For few rows: means of tiles. */
+typedef struct lt_tilescore_args {
+    float *out;
+    lt_mat q, k;
+    int64_t lq, lk;
+    int heads, head_dim;
+    float scale;
+} lt_tilescore_args;
+
+/* Two attentions of the same queries over keys that have none in common become one: weights exp(lse), by row and head.
+ * out = (w out + w' x) / (w + w'), lse = log(w + w'). Where both are -inf: 0 and -inf. lse, x_lse [heads, rows]. */
+typedef struct lt_merge_args {
+    lt_mat out, x;
+    float *lse;
+    const float *x_lse;
+    int64_t rows;
+    int heads, head_dim;
+} lt_merge_args;
+
 /* name. For each there is lt_<name>_args and lt_<name>(dev, &args). */
 #define LT_OP_MAP(X) \
     X(convert)       \
@@ -480,7 +512,10 @@ typedef struct lt_stats_args {
     X(noise)         \
     X(latent_image)  \
     X(rgb8)          \
-    X(stats)
+    X(stats)         \
+    X(tilemean)      \
+    X(tilescore)     \
+    X(merge)
 
 /* lt_status lt_linear(lt_dev *dev, const lt_linear_args *a); and so on. */
 #define LT_OP_DECLARE(name) \

@@ -52,7 +52,10 @@ static void spread(lt_dev *dev, lti_span_fn *fn, const void *args, int64_t n, in
     X(patch, a->w > 0 ? (int64_t)a->frames * (a->h / a->p) : 0, (int64_t)a->w * a->p * a->c) \
     X(noise, a->n, 1)                                                                        \
     X(latent_image, a->img.w > 0 ? a->img.h : 0, (int64_t)a->img.w * a->c)                   \
-    X(rgb8, a->img.w > 0 ? a->img.h : 0, (int64_t)a->img.w * 3)
+    X(rgb8, a->img.w > 0 ? a->img.h : 0, (int64_t)a->img.w * 3)                              \
+    X(tilemean, a->tiles, TASK_ELEMENTS / 4)                                                 \
+    X(tilescore, a->heads * a->lq, a->lk > 0 ? a->lk * a->head_dim : 1)                      \
+    X(merge, a->rows, (int64_t)a->heads * a->head_dim)
 
 #define X(name, rows, elements)                                         \
     static lt_status name##_cpu(lt_dev *dev, const lt_##name##_args *a) \

@@ -18,6 +18,9 @@ LTI_CHECK_DECLARE(noise)
 LTI_CHECK_DECLARE(latent_image)
 LTI_CHECK_DECLARE(rgb8)
 LTI_CHECK_DECLARE(stats)
+LTI_CHECK_DECLARE(tilemean)
+LTI_CHECK_DECLARE(tilescore)
+LTI_CHECK_DECLARE(merge)
 #undef LTI_CHECK_DECLARE
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): four 32-bit numbers from a 128-bit counter and a 64-bit key. */
@@ -53,7 +56,7 @@ typedef struct lti_stats_part {
 
 typedef struct lti_spans {
     lti_span_fn *convert, *norm, *qknorm, *channorm, *lincomb, *map, *patch, *noise, *latent_image,
-        *rgb8;
+        *rgb8, *tilemean, *tilescore, *merge;
     void (*stats_block)(lti_stats_part *part, const float *x, int64_t n);
 } lti_spans;
 extern const lti_spans lti_spans_portable; /* pointwise_portable.c, and so on */

@@ -172,3 +172,55 @@ lt_status lti_check_stats(lt_dev *dev, const lt_stats_args *a)
         return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "stats: x or result is NULL");
     return LT_OK;
 }
+
+static lt_status check_heads(lt_dev *dev, const char *op, int heads, int head_dim)
+{
+    if (heads < 1) return bad(dev, LT_ERR_SHAPE, op, "heads", heads);
+    if (head_dim < 1 || head_dim > LTI_MAX_HEAD_DIM)
+        return bad(dev, LT_ERR_SHAPE, op, "head_dim", head_dim);
+    return LT_OK;
+}
+
+lt_status lti_check_tilemean(lt_dev *dev, const lt_tilemean_args *a)
+{
+    LT_TRY(check_heads(dev, "tilemean", a->heads, a->head_dim));
+    const int64_t cols = (int64_t)a->heads * a->head_dim;
+    LT_TRY(check_size(dev, "tilemean", a->tiles, cols));
+    LT_TRY(check_mat(dev, "tilemean", "out", &a->out, a->tiles, cols));
+    LT_TRY(check_mat(dev, "tilemean", "x", &a->x, a->tiles, cols));
+    if (a->tiles && !a->off) return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "tilemean: off is NULL");
+    if (!a->rope) return LT_OK;
+    const int32_t *p = a->rope->pairs;
+    if (2 * ((int64_t)p[0] + p[1] + p[2]) != a->head_dim || !a->rope->pos)
+        return lti_fail(lt_dev_ctx(dev), LT_ERR_SHAPE,
+                        "tilemean: rotary pairs %d, %d, %d for head_dim %d%s", p[0], p[1], p[2],
+                        a->head_dim, a->rope->pos ? "" : ", no positions");
+    return LT_OK;
+}
+
+lt_status lti_check_tilescore(lt_dev *dev, const lt_tilescore_args *a)
+{
+    LT_TRY(check_heads(dev, "tilescore", a->heads, a->head_dim));
+    const int64_t cols = (int64_t)a->heads * a->head_dim;
+    if (a->lq < 0) return bad(dev, LT_ERR_SHAPE, "tilescore", "lq", a->lq);
+    if (a->lk < 0) return bad(dev, LT_ERR_SHAPE, "tilescore", "lk", a->lk);
+    LT_TRY(check_mat(dev, "tilescore", "q", &a->q, a->lq, cols));
+    LT_TRY(check_mat(dev, "tilescore", "k", &a->k, a->lk, cols));
+    if (a->q.dtype != LT_F32 || a->k.dtype != LT_F32)
+        return lti_fail(lt_dev_ctx(dev), LT_ERR_DTYPE, "tilescore: q and k must be f32");
+    if (a->lq && a->lk && !a->out)
+        return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "tilescore: out is NULL");
+    return LT_OK;
+}
+
+lt_status lti_check_merge(lt_dev *dev, const lt_merge_args *a)
+{
+    LT_TRY(check_heads(dev, "merge", a->heads, a->head_dim));
+    const int64_t cols = (int64_t)a->heads * a->head_dim;
+    LT_TRY(check_size(dev, "merge", a->rows, cols));
+    LT_TRY(check_mat(dev, "merge", "out", &a->out, a->rows, cols));
+    LT_TRY(check_mat(dev, "merge", "x", &a->x, a->rows, cols));
+    if (a->rows && (!a->lse || !a->x_lse))
+        return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "merge: lse or x_lse is NULL");
+    return LT_OK;
+}

@@ -516,6 +516,8 @@ static void stats_block(lti_stats_part *part, const float *x, int64_t n)
         stats_element(part, x[i]);
 }
 
+#include "kernels/pointwise_tiles.h"
+
 const lti_spans LTI_SPANS = {
     .convert = convert_span,
     .norm = norm_span,
@@ -527,5 +529,8 @@ const lti_spans LTI_SPANS = {
     .noise = noise_span,
     .latent_image = latent_image_span,
     .rgb8 = rgb8_span,
+    .tilemean = tilemean_span,
+    .tilescore = tilescore_span,
+    .merge = merge_span,
     .stats_block = stats_block,
 };
