@@ -35,7 +35,8 @@ typedef lt_status lt_parity_fn(lt_parity *p);
 lt_parity_fn lt_parity_dit, lt_parity_t5, lt_parity_vae, lt_parity_sched, lt_parity_warp,
     lt_parity_e2e, lt_parity_causal, lt_parity_toybox;
 
-/* The array of that (formatted) name; NULL when the file has none. Out of memory is NULL too. */
+/* The array of that (formatted) name; NULL when the file has none. Out of memory and a file that cannot be read are NULL
+ * too. */
 const lt_parity_array *lt_parity_find(lt_parity *p, const char *fmt, ...) LT_PRINTF(2, 3);
 /* The same, where its absence is LT_ERR_MISSING. */
 LT_MUST_USE lt_status lt_parity_get(lt_parity *p, const lt_parity_array **out, const char *fmt, ...)

@@ -46,7 +46,11 @@ static const lt_parity_array *find(lt_parity *p, const char *name)
         free(a);
         return NULL;
     }
-    memcpy(data, e->data, e->bytes); /* the file's own place may be unaligned */
+    if (lti_tensors_read(p->arrays, e, data, 0, e->bytes) < 0) {
+        free(data);
+        free(a);
+        return NULL;
+    }
     *a = (lt_parity_array){.data = data, .n = (int64_t)(e->bytes / 4), .ndim = e->ndim};
     memcpy(a->dim, e->dim, sizeof a->dim);
     a->next = p->kept;

@@ -59,7 +59,9 @@ static void good_file(void **state)
     const lti_entry *y = lti_tensors_find(t, "y");
     assert_non_null(y);
     assert_int_equal(y->dtype, LT_BF16);
-    assert_int_equal(((const uint8_t *)y->data)[0], 8);
+    uint8_t bytes[6];
+    assert_int_equal(lti_tensors_read(t, y, bytes, 0, 6), LT_OK);
+    assert_int_equal(bytes[0], 8);
     assert_int_equal(y->bytes, 6);
     assert_null(lti_tensors_find(t, "z"));
     assert_int_equal(lti_tensors_parameters(t), 2 + 3 + 0 + 1);
@@ -69,14 +71,49 @@ static void good_file(void **state)
     assert_int_equal(source.get(source.user, "x", &x), LT_OK);
     assert_int_equal(x.ndim, 2);
     assert_int_equal(x.dim[0], 2);
+    assert_int_equal(((const uint8_t *)x.data)[7], 7);
     source.done(source.user, &x);
-    assert_int_equal(((const uint8_t *)x.data)[7], 7); /* comes back from the file */
+    assert_int_equal(source.rows(source.user, "x", 1, 1, &x), LT_OK);
+    assert_int_equal(x.dim[0], 1);
+    assert_int_equal(((const uint8_t *)x.data)[0], 4);
+    source.done(source.user, &x);
+    assert_int_equal(source.rows(source.user, "x", 1, 2, &x), LT_ERR_SHAPE);
+    assert_int_equal(source.rows(source.user, "x", -1, 1, &x), LT_ERR_SHAPE);
     assert_int_equal(source.get(source.user, "z", &x), LT_ERR_MISSING);
     assert_non_null(strstr(lt_error(ctx), "\"z\""));
     assert_int_equal(source.get(source.user, "scalar", &x), LT_ERR_UNSUPPORTED);
     assert_non_null(strstr(lt_error(ctx), "I64"));
     lti_tensors_close(&t);
     assert_null(t);
+}
+
+/* Cut while it is open, which ends a process that has it mapped: one message with the file, the tensor and both lengths, here and
+ * from every thread. */
+static void cut_while_open(void **state)
+{
+    (void)state;
+    temp_safetensors("cut.safetensors",
+                     "{\"a\":{\"dtype\":\"F32\",\"shape\":[4096],\"data_offsets\":[0,16384]},"
+                     "\"b\":{\"dtype\":\"F32\",\"shape\":[4096],\"data_offsets\":[16384,32768]}}",
+                     32768);
+    lti_tensors *t;
+    assert_int_equal(lti_tensors_open(&t, ctx, temp_path("cut.safetensors"), LTI_PART_RAW, NULL),
+                     LT_OK);
+    const lt_tensor_source source = lti_tensors_source(t);
+    lt_tensor a, b;
+    assert_int_equal(source.get(source.user, "a", &a), LT_OK);
+    assert_int_equal(truncate(temp_path("cut.safetensors"), 20000), 0);
+    assert_int_equal(((const uint8_t *)a.data)[16383], 255); /* what was read stays */
+    source.done(source.user, &a);
+    assert_int_equal(source.get(source.user, "a", &a), LT_OK);
+    assert_int_equal(source.get(source.user, "b", &b), LT_ERR_IO);
+    assert_non_null(strstr(lt_error(ctx), "cut.safetensors: tensor \"b\""));
+    assert_non_null(strstr(lt_error(ctx), "had 32901 bytes when it was opened, now it has 20000"));
+    assert_int_equal(truncate(temp_path("cut.safetensors"), 0), 0);
+    assert_int_equal(((const uint8_t *)a.data)[16383], 255);
+    assert_int_equal(source.rows(source.user, "a", 0, 1, &b), LT_ERR_IO);
+    source.done(source.user, NULL);
+    lti_tensors_close(&t);
 }
 
 /* Headers with 16 bytes of data behind them. */
@@ -257,10 +294,10 @@ static void twice_in_shards(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_file),       cmocka_unit_test(bad_headers),
-        cmocka_unit_test(deep_json),       cmocka_unit_test(bad_lengths),
-        cmocka_unit_test(other_formats),   cmocka_unit_test(shards),
-        cmocka_unit_test(twice_in_shards),
+        cmocka_unit_test(good_file),   cmocka_unit_test(cut_while_open),
+        cmocka_unit_test(bad_headers), cmocka_unit_test(deep_json),
+        cmocka_unit_test(bad_lengths), cmocka_unit_test(other_formats),
+        cmocka_unit_test(shards),      cmocka_unit_test(twice_in_shards),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

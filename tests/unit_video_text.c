@@ -164,12 +164,8 @@ static void not_finite(void **state)
     const size_t n = fread(data, 1, sizeof data, in);
     fclose(in);
     const lti_entry *e = lti_tensors_find(weights, "norm.weight");
-    const lti_entry *first = lti_tensors_find(weights, "token_embedding.weight");
-    /* the embedding is the first tensor of the file */
-    const size_t header = 8 + (size_t)(uint8_t)data[0] + ((size_t)(uint8_t)data[1] << 8);
-    const size_t at = header + (size_t)((const char *)e->data - (const char *)first->data);
     const uint32_t nan = 0x7fc00000;
-    memcpy(data + at, &nan, sizeof nan);
+    memcpy(data + e->at, &nan, sizeof nan);
     temp_write("nan.safetensors", data, n);
     lti_tensors *t;
     assert_int_equal(

@@ -161,11 +161,13 @@ static lt_status load_node(loader *ld)
 lt_status lti_vae_net_load(lt_vae *vae, lti_vae_net *net, const lt_tensor_source *source)
 {
     loader ld = {.vae = vae, .source = source, .ctx = lt_dev_ctx(vae->dev)};
-    for (int i = 0; i < net->n; i++) {
+    lt_status s = LT_OK;
+    for (int i = 0; i < net->n && s >= 0; i++) {
         ld.node = &net->node[i];
-        LT_TRY(load_node(&ld));
+        s = load_node(&ld);
     }
-    return LT_OK;
+    done(&ld, NULL);
+    return s;
 }
 
 void lti_vae_net_free(lt_dev *dev, lti_vae_net *net)

@@ -20,9 +20,10 @@ static int64_t elements(const lt_tensor *t)
     return n;
 }
 
+/* NULL: of all */
 static void release(const loader *l, const lt_tensor *t)
 {
-    if (l->src->done && t->data) l->src->done(l->src->user, t);
+    if (l->src->done) l->src->done(l->src->user, t);
 }
 
 /* A tensor of `rows` x `cols` elements, rows first, whatever its number of dimensions. */
@@ -182,6 +183,7 @@ lt_status lti_dit_create(lti_dit **out, lt_dev *dev, const lti_dit_config *confi
     d->compute = compute;
     loader l = {.d = d, .ctx = ctx, .src = source};
     const lt_status s = load(&l);
+    release(&l, NULL);
     if (s < 0) {
         lti_dit_destroy(&d);
         return s;

@@ -2,10 +2,10 @@
  *
  *   path ─► lti_model_files_find ─► dit, text, vae: sets of tensors (one file, or shards behind an index), tokenizer, JSON texts
  *                                     │ lti_tensors_source
- *                                     └─► get("blocks.0.self_attn.q.weight") ─► lt_tensor in the map
+ *                                     └─► get("blocks.0.self_attn.q.weight") ─► lt_tensor, read from the file, until done
  *
  * Names asked for are always the original Wan names (names.h); what the files call them is nobody else's business.
- * Maps are read-only; nothing is copied.
+ * Nothing but headers is read before it is asked for, and what was read goes when it is done with.
  */
 #ifndef LTI_VIDEO_FILES_H
 #define LTI_VIDEO_FILES_H
@@ -34,10 +34,9 @@ typedef struct lti_entry {
     lt_dtype dtype;     /* 0 when it is not one that can be computed with (F8_E4M3, I64, ...) */
     int ndim;
     int64_t dim[8];
-    const void *data;
-    size_t bytes;
-    int32_t file; /* lti_tensors_file_name */
-    bool ignored; /* known and of no use here (norm_added_q, decoder of a T5, ...) */
+    size_t at, bytes; /* place in the file */
+    int32_t file;     /* lti_tensors_file_name */
+    bool ignored;     /* known and of no use here (norm_added_q, decoder of a T5, ...) */
 } lti_entry;
 
 typedef struct lti_tensors lti_tensors;
@@ -65,8 +64,12 @@ lti_part lti_tensors_part(const lti_tensors *t);
 /* `__metadata__` text of the (first) file by key, or NULL. */
 const char *lti_tensors_metadata(const lti_tensors *t, const char *key);
 
-/* For the rooms that ask by name. get: LT_ERR_MISSING, LT_ERR_UNSUPPORTED (fp8 and the like), LT_ERR_SHAPE (more than LT_MAX_DIMS).
- * done: gives the pages back to the system, so that what was packed does not stay resident twice. Any thread may read the data. */
+/* Bytes begin..begin + bytes of a tensor. LT_ERR_IO when the file has become shorter since it was opened, or cannot be read. */
+LT_MUST_USE lt_status lti_tensors_read(const lti_tensors *t, const lti_entry *e, void *dst,
+                                       size_t begin, size_t bytes);
+
+/* For the rooms that ask by name. get: LT_ERR_MISSING, LT_ERR_UNSUPPORTED (fp8 and the like), LT_ERR_SHAPE (more than LT_MAX_DIMS),
+ * LT_ERR_IO as above, LT_ERR_MEM. The memory of what is done with serves the next tensor. Any thread may read the data. */
 lt_tensor_source lti_tensors_source(lti_tensors *t);
 
 /* ---- finding ----------------------------------------------------------------------------- */

@@ -23,13 +23,15 @@ typedef struct lti_stored {
     int ndim;
     int64_t dim[LTI_FILE_MAX_DIMS];
     size_t begin, end; /* bytes from the start of the data */
-    const uint8_t *data;
 } lti_stored;
 
+/* Files are read, not mapped: when a mapped file is cut short while we run, touching it ends the whole process with SIGBUS, on
+ * whatever thread that happens, and a library has no business catching signals. A read says so in a status. */
 typedef struct lti_file {
     char *path;
-    const uint8_t *map;
-    size_t size;
+    int fd;
+    size_t size;        /* when it was opened */
+    size_t data_at;     /* where the data begins */
     lti_stored *tensor; /* sorted by place in the file */
     int64_t count;
     size_t hole, hole_end; /* first bytes of the data that belong to no tensor; equal: none */
@@ -38,12 +40,17 @@ typedef struct lti_file {
     json_t *metadata;      /* object of strings, or NULL */
 } lti_file;
 
-/* Maps `path` and reads its table of tensors. Errors: LT_ERR_IO, LT_ERR_FORMAT, LT_ERR_UNSUPPORTED (a format that is known and not
+/* Opens `path` and reads its table of tensors. Errors: LT_ERR_IO, LT_ERR_FORMAT, LT_ERR_UNSUPPORTED (a format that is known and not
  * read here), LT_ERR_MEM. */
 LT_MUST_USE lt_status lti_file_open(lti_file **out, lt_ctx *ctx, const char *path);
 void lti_file_close(lti_file **f); /* accepts NULL */
 
-/* Fills tensor, count, header, metadata of a file whose path, map and size are set. On failure the caller closes. */
+/* `bytes` bytes from byte `at` of the file. LT_ERR_IO when it has become shorter since it was opened, or cannot be read; `what` is what
+ * they are, for the message. Any thread, as far as ctx allows. */
+LT_MUST_USE lt_status lti_file_read(const lti_file *f, lt_ctx *ctx, void *dst, size_t at,
+                                    size_t bytes, const char *what);
+
+/* Fills tensor, count, header, metadata, data_at of a file whose path, fd and size are set. On failure the caller closes. */
 LT_MUST_USE lt_status lti_safetensors_read(lti_file *f, lt_ctx *ctx);
 LT_MUST_USE lt_status lti_pt_read(lti_file *f, lt_ctx *ctx); /* archives of torch.save */
 /* A type by the name that safetensors gives it, or NULL. */

@@ -1,5 +1,5 @@
 /* format_pt.c: checkpoints of torch.save (.pt, .pth, .bin): a zip archive whose entries are stored, not compressed: NAME/data.pkl, a
- * pickle that describes the tensors (pickle.h), and NAME/data/KEY, the bytes of each storage, which are mapped where they lie.
+ * pickle that describes the tensors (pickle.h), and NAME/data/KEY, the bytes of each storage.
  * Formats: PKWARE's APPNOTE 4.3 and 4.5.3 (zip64); torch/serialization.py.
  */
 #include "video/pickle.h"
@@ -16,12 +16,13 @@ enum {
     LOCAL = 30,      /* of the same before the data */
     COMMENT = 65535, /* the most */
     MAX_ENTRIES = 1 << 20,
-    MAX_DEPTH = 6, /* dictionaries in dictionaries */
+    MAX_BYTES = 256 << 20, /* of the directory, of the pickle */
+    MAX_DEPTH = 6,         /* dictionaries in dictionaries */
     MAX_NAME = 1000
 };
 
 typedef struct entry {
-    const char *name; /* in the map, not terminated */
+    const char *name; /* in the directory, not terminated */
     size_t name_len;
     size_t at, size; /* of the data, in the file */
 } entry;
@@ -29,6 +30,7 @@ typedef struct entry {
 typedef struct archive {
     lt_ctx *ctx;
     lti_file *f;
+    uint8_t *directory;
     entry *entry; /* sorted by name */
     size_t count;
     size_t prefix; /* length of "NAME/" */
@@ -55,38 +57,67 @@ static bool inside(const archive *a, uint64_t at, uint64_t size)
     return at <= a->f->size && size <= a->f->size - at;
 }
 
-/* The end record is found from behind: only its comment may follow it. */
-static const uint8_t *find_end(const archive *a)
+/* The bytes from `at` on; *out malloc'd. */
+static lt_status fetch(const archive *a, uint8_t **out, uint64_t at, uint64_t size,
+                       const char *what)
 {
-    const size_t size = a->f->size;
-    for (size_t back = END; back <= size && back <= END + COMMENT; back++) {
-        const uint8_t *p = a->f->map + size - back;
+    *out = NULL;
+    if (size > MAX_BYTES)
+        return lti_fail(a->ctx, LT_ERR_FORMAT, "%s: %s has %" PRIu64 " bytes, %d is the most",
+                        a->f->path, what, size, MAX_BYTES);
+    *out = malloc((size_t)size + 1);
+    if (!*out)
+        return lti_fail(a->ctx, LT_ERR_MEM, "%s: no memory for %s of %" PRIu64 " bytes", a->f->path,
+                        what, size);
+    const lt_status s = lti_file_read(a->f, a->ctx, *out, (size_t)at, (size_t)size, what);
+    if (s < 0) {
+        free(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+typedef struct directory {
+    uint64_t at, size, count;
+} directory;
+
+/* The end record is found from behind: only its comment may follow it. `tail`: the last n bytes. */
+static const uint8_t *find_end(const uint8_t *tail, size_t n)
+{
+    for (size_t back = END; back <= n && back <= END + COMMENT; back++) {
+        const uint8_t *p = tail + n - back;
         if (!memcmp(p, "PK\5\6", 4) && le(p + 20, 2) == back - END) return p;
     }
     return NULL;
 }
 
-static lt_status find_directory(const archive *a, uint64_t *at, uint64_t *size, uint64_t *count)
+static lt_status read_end(const archive *a, directory *d, const uint8_t *tail, size_t n)
 {
-    const uint8_t *end = find_end(a);
+    const uint8_t *end = find_end(tail, n);
     if (!end) return broken(a, "no end record");
-    *count = le(end + 10, 2);
-    *size = le(end + 12, 4);
-    *at = le(end + 16, 4);
-    const size_t before = (size_t)(end - a->f->map);
-    if (before >= LOCATOR64 && !memcmp(end - LOCATOR64, "PK\6\7", 4)) {
+    *d = (directory){.count = le(end + 10, 2), .size = le(end + 12, 4), .at = le(end + 16, 4)};
+    if ((size_t)(end - tail) >= LOCATOR64 && !memcmp(end - LOCATOR64, "PK\6\7", 4)) {
+        uint8_t e[END64] = {0};
         const uint64_t where = le(end - LOCATOR64 + 8, 8);
-        if (!inside(a, where, END64) || memcmp(a->f->map + where, "PK\6\6", 4))
-            return broken(a, "no zip64 end record");
-        const uint8_t *e = a->f->map + where;
-        *count = le(e + 32, 8);
-        *size = le(e + 40, 8);
-        *at = le(e + 48, 8);
+        if (inside(a, where, END64))
+            LT_TRY(lti_file_read(a->f, a->ctx, e, (size_t)where, END64, "its end record"));
+        if (memcmp(e, "PK\6\6", 4)) return broken(a, "no zip64 end record");
+        *d = (directory){.count = le(e + 32, 8), .size = le(e + 40, 8), .at = le(e + 48, 8)};
     }
-    if (!inside(a, *at, *size)) return broken(a, "its directory is outside the file");
-    if (*count > MAX_ENTRIES || *count * CENTRAL > *size)
+    if (!inside(a, d->at, d->size)) return broken(a, "its directory is outside the file");
+    if (d->count > MAX_ENTRIES || d->count * CENTRAL > d->size)
         return broken(a, "its directory has an impossible number of entries");
     return LT_OK;
+}
+
+static lt_status find_directory(const archive *a, directory *d)
+{
+    const size_t most = END + COMMENT + LOCATOR64, n = a->f->size < most ? a->f->size : most;
+    uint8_t *tail;
+    LT_TRY(fetch(a, &tail, a->f->size - n, n, "its end"));
+    const lt_status s = read_end(a, d, tail, n);
+    free(tail);
+    return s;
 }
 
 /* Sizes and place that do not fit 32 bits stand in the extra field, in this order. */
@@ -130,9 +161,10 @@ static lt_status read_entry(const archive *a, entry *e, const uint8_t *p, size_t
         return lti_fail(a->ctx, LT_ERR_UNSUPPORTED,
                         "%s: \"%.*s\" in it is compressed or encrypted; torch.save stores",
                         a->f->path, shown, e->name);
-    if (!inside(a, local, LOCAL) || memcmp(a->f->map + local, "PK\3\4", 4))
-        return broken(a, "an entry is outside the file");
-    const uint8_t *q = a->f->map + local;
+    uint8_t q[LOCAL] = {0};
+    if (inside(a, local, LOCAL))
+        LT_TRY(lti_file_read(a->f, a->ctx, q, (size_t)local, LOCAL, "the head of an entry"));
+    if (memcmp(q, "PK\3\4", 4)) return broken(a, "an entry is outside the file");
     const uint64_t at = local + LOCAL + le(q + 26, 2) + le(q + 28, 2);
     if (!inside(a, at, size))
         return lti_fail(a->ctx, LT_ERR_FORMAT,
@@ -153,18 +185,20 @@ static int by_name(const void *pa, const void *pb)
 
 static lt_status read_directory(archive *a)
 {
-    uint64_t at = 0, size = 0, count = 0;
-    LT_TRY(find_directory(a, &at, &size, &count));
-    a->entry = calloc((size_t)count + 1, sizeof *a->entry);
+    directory d = {0};
+    LT_TRY(find_directory(a, &d));
+    LT_TRY(fetch(a, &a->directory, d.at, d.size, "its directory"));
+    a->entry = calloc((size_t)d.count + 1, sizeof *a->entry);
     if (!a->entry)
         return lti_fail(a->ctx, LT_ERR_MEM, "%s: no memory for %" PRIu64 " entries", a->f->path,
-                        count);
-    const uint8_t *p = a->f->map + at;
-    for (; a->count < count; a->count++) {
+                        d.count);
+    const uint8_t *p = a->directory;
+    size_t left = (size_t)d.size;
+    for (; a->count < d.count; a->count++) {
         size_t next;
-        LT_TRY(read_entry(a, &a->entry[a->count], p, (size_t)size, &next));
+        LT_TRY(read_entry(a, &a->entry[a->count], p, left, &next));
         p += next;
-        size -= next;
+        left -= next;
     }
     qsort(a->entry, a->count, sizeof *a->entry, by_name);
     for (size_t i = 1; i < a->count; i++)
@@ -199,7 +233,10 @@ static lt_status find_prefix(archive *a)
         return lti_fail(a->ctx, LT_ERR_UNSUPPORTED,
                         "%s: a zip archive, but not one of torch.save (no data.pkl in one folder)",
                         a->f->path);
-    if (order && (order->size != 6 || memcmp(a->f->map + order->at, "little", 6) != 0))
+    char text[6] = "little"; /* what is not said */
+    if (order && order->size == sizeof text)
+        LT_TRY(lti_file_read(a->f, a->ctx, text, order->at, sizeof text, "its byte order"));
+    if ((order && order->size != sizeof text) || memcmp(text, "little", sizeof text) != 0)
         return lti_fail(a->ctx, LT_ERR_UNSUPPORTED, "%s: numbers of the other byte order",
                         a->f->path);
     return LT_OK;
@@ -265,7 +302,6 @@ static lt_status place(const walk *w, lti_stored *t, const lti_value *storage, s
                         a->f->path, w->name, e->size);
     t->begin = e->at + begin;
     t->end = e->at + end;
-    t->data = a->f->map + t->begin;
     return LT_OK;
 }
 
@@ -339,9 +375,14 @@ static lt_status read_tensors(archive *a)
     walk w = {.a = a};
     a->f->header = json_array();
     if (!a->f->header) return lti_fail(a->ctx, LT_ERR_MEM, "%s: no memory for names", a->f->path);
-    LT_TRY(lti_pickle_run(&p, a->ctx, a->f->map + code->at, code->size, a->f->path));
-    lt_status s = visit(&w, lti_pickle_root(p), 0, 0);
-    lti_pickle_free(&p);
+    uint8_t *program;
+    LT_TRY(fetch(a, &program, code->at, code->size, "data.pkl"));
+    lt_status s = lti_pickle_run(&p, a->ctx, program, code->size, a->f->path);
+    if (s >= 0) {
+        s = visit(&w, lti_pickle_root(p), 0, 0);
+        lti_pickle_free(&p);
+    }
+    free(program);
     if (s >= 0 && !a->f->count)
         s = lti_fail(a->ctx, LT_ERR_FORMAT, "%s: no tensor in it", a->f->path);
     if (s >= 0) qsort(a->f->tensor, (size_t)a->f->count, sizeof *a->f->tensor, by_place);
@@ -355,5 +396,6 @@ lt_status lti_pt_read(lti_file *f, lt_ctx *ctx)
     if (s >= 0) s = find_prefix(&a);
     if (s >= 0) s = read_tensors(&a);
     free(a.entry);
+    free(a.directory);
     return s;
 }

@@ -149,28 +149,40 @@ static lt_status check_metadata(const lti_file *f, lt_ctx *ctx)
     return LT_OK;
 }
 
-lt_status lti_safetensors_read(lti_file *f, lt_ctx *ctx)
+static lt_status read_header(lti_file *f, lt_ctx *ctx)
 {
-    if (f->size < 8)
+    uint8_t start[8];
+    if (f->size < sizeof start)
         return lti_fail(ctx, LT_ERR_FORMAT, "%s: %zu bytes are no safetensors file (truncated?)",
                         f->path, f->size);
+    LT_TRY(lti_file_read(f, ctx, start, 0, sizeof start, "the length of its header"));
     uint64_t len = 0;
-    for (int i = 0; i < 8; i++)
-        len |= (uint64_t)f->map[i] << (8 * i);
+    for (size_t i = 0; i < sizeof start; i++)
+        len |= (uint64_t)start[i] << (8 * i);
     if (len > MAX_HEADER)
         return lti_fail(ctx, LT_ERR_FORMAT,
                         "%s: no safetensors file, or a hostile one: header of %" PRIu64
                         " bytes, %u is the most",
                         f->path, len, MAX_HEADER);
-    if (len > f->size - 8)
+    if (len > f->size - sizeof start)
         return lti_fail(ctx, LT_ERR_FORMAT,
                         "%s: header of %" PRIu64 " bytes in a file of %zu (truncated?)", f->path,
                         len, f->size);
-    const uint8_t *data = f->map + 8 + (size_t)len;
-    const size_t data_len = f->size - 8 - (size_t)len;
+    f->data_at = sizeof start + (size_t)len;
+    char *text = malloc((size_t)len + 1);
+    if (!text)
+        return lti_fail(ctx, LT_ERR_MEM, "%s: no memory for its header of %" PRIu64 " bytes",
+                        f->path, len);
+    lt_status s = lti_file_read(f, ctx, text, sizeof start, (size_t)len, "its header");
+    if (s >= 0) s = lti_json_parse(&f->header, ctx, text, (size_t)len, MAX_DEPTH, f->path);
+    free(text);
+    return s;
+}
 
-    LT_TRY(
-        lti_json_parse(&f->header, ctx, (const char *)f->map + 8, (size_t)len, MAX_DEPTH, f->path));
+lt_status lti_safetensors_read(lti_file *f, lt_ctx *ctx)
+{
+    LT_TRY(read_header(f, ctx));
+    const size_t data_len = f->size - f->data_at;
     f->metadata = json_object_get(f->header, "__metadata__");
     LT_TRY(check_metadata(f, ctx));
 
@@ -186,7 +198,6 @@ lt_status lti_safetensors_read(lti_file *f, lt_ctx *ctx)
         lti_stored *t = &f->tensor[f->count++];
         t->name = name;
         LT_TRY(read_tensor(t, ctx, desc, data_len, f->path));
-        t->data = data + t->begin;
     }
     qsort(f->tensor, (size_t)f->count, sizeof *f->tensor, by_place);
     return check_places(f, ctx, data_len);

@@ -7,11 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Shards and tensors beyond these are not a model but an attack; real ones have 12 and 1,304. */
 enum { MAX_SHARDS = 1024, MAX_INDEX_BYTES = 64 << 20 };
+
+/* Memory that tensors are read into. Kept from one to the next: fresh pages cost twice as much as the reading. */
+typedef struct loan {
+    void *data;
+    size_t room;
+    bool lent;
+} loan;
 
 struct lti_tensors {
     lt_ctx *ctx;
@@ -21,7 +27,19 @@ struct lti_tensors {
     int32_t files, room;
     lti_entry *entry;
     int64_t count;
+    loan *loan;
+    int32_t loans;
 };
+
+/* Nothing that was lent is used any more. */
+static void end_loans(lti_tensors *t)
+{
+    for (int32_t i = 0; i < t->loans; i++)
+        free(t->loan[i].data);
+    free(t->loan);
+    t->loan = NULL;
+    t->loans = 0;
+}
 
 void lti_tensors_close(lti_tensors **pt)
 {
@@ -30,6 +48,7 @@ void lti_tensors_close(lti_tensors **pt)
     for (int64_t i = 0; i < t->count; i++)
         free(t->entry[i].name);
     free(t->entry);
+    end_loans(t);
     for (int32_t i = 0; i < t->files; i++)
         lti_file_close(&t->file[i]);
     free(t->file);
@@ -194,7 +213,7 @@ static lt_status add_entry(lti_tensors *t, const lti_naming *naming, const lti_s
                      .type = from->type->name,
                      .dtype = from->type->dtype,
                      .ndim = from->ndim,
-                     .data = from->data,
+                     .at = t->file[file]->data_at + from->begin,
                      .bytes = from->end - from->begin,
                      .file = file,
                      .ignored = kind == LTI_NAME_IGNORED};
@@ -383,9 +402,61 @@ const char *lti_tensors_metadata(const lti_tensors *t, const char *key)
     return json_string_value(json_object_get(t->file[0]->metadata, key));
 }
 
-static lt_status source_get(void *user, const char *name, lt_tensor *out)
+/* ---- reading ----------------------------------------------------------------------------- */
+
+lt_status lti_tensors_read(const lti_tensors *t, const lti_entry *e, void *dst, size_t begin,
+                           size_t bytes)
 {
-    const lti_tensors *t = user;
+    char what[600];
+    snprintf(what, sizeof what, "tensor \"%s\"", e->stored);
+    return lti_file_read(t->file[e->file], t->ctx, dst, e->at + begin, bytes, what);
+}
+
+/* The smallest free piece that is large enough; else the largest free one, to be made larger; else a new one. */
+static loan *choose_loan(lti_tensors *t, size_t bytes)
+{
+    loan *best = NULL;
+    for (int32_t i = 0; i < t->loans; i++) {
+        loan *l = &t->loan[i];
+        if (l->lent) continue;
+        const bool fits = l->room >= bytes;
+        if (!best || (best->room < bytes ? l->room > best->room : fits && l->room < best->room))
+            best = l;
+    }
+    if (best) return best;
+    loan *p = realloc(t->loan, ((size_t)t->loans + 1) * sizeof *p);
+    if (!p) return NULL;
+    t->loan = p;
+    p[t->loans] = (loan){0};
+    return &p[t->loans++];
+}
+
+static lt_status lend(lti_tensors *t, void **out, size_t bytes, const char *name)
+{
+    loan *l = choose_loan(t, bytes);
+    if (l && l->room < bytes) {
+        free(l->data);
+        l->data = malloc(bytes);
+        l->room = l->data ? bytes : 0;
+    }
+    if (!l || l->room < bytes)
+        return lti_fail(t->ctx, LT_ERR_MEM, "%s: no memory for the %zu bytes of tensor \"%s\"",
+                        t->path, bytes, name);
+    l->lent = true;
+    *out = l->data;
+    return LT_OK;
+}
+
+static void give_back(lti_tensors *t, const void *data)
+{
+    for (int32_t i = 0; i < t->loans; i++)
+        if (t->loan[i].data == data) t->loan[i].lent = false;
+}
+
+/* The tensor, its data left out. */
+static lt_status describe(const lti_tensors *t, const char *name, const lti_entry **entry,
+                          lt_tensor *out)
+{
     const lti_entry *e = lti_tensors_find(t, name);
     if (!e)
         return lti_fail(t->ctx, LT_ERR_MISSING, "%s: the %s tensor \"%s\" is missing", t->path,
@@ -398,24 +469,55 @@ static lt_status source_get(void *user, const char *name, lt_tensor *out)
     if (e->ndim > LT_MAX_DIMS)
         return lti_fail(t->ctx, LT_ERR_SHAPE, "%s: tensor \"%s\" has %d dimensions, %d is the most",
                         file, e->stored, e->ndim, LT_MAX_DIMS);
-    *out = (lt_tensor){.name = e->name, .data = e->data, .dtype = e->dtype, .ndim = e->ndim};
+    *entry = e;
+    *out = (lt_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim};
     memcpy(out->dim, e->dim, (size_t)e->ndim * sizeof e->dim[0]);
     return LT_OK;
 }
 
-/* Whole pages only: those at the ends belong to the neighbours too. They come back from the file when read again. */
+static lt_status read_part(lti_tensors *t, const lti_entry *e, lt_tensor *out, size_t begin,
+                           size_t bytes)
+{
+    void *data = NULL;
+    LT_TRY(lend(t, &data, bytes ? bytes : 1, e->stored));
+    out->data = data;
+    const lt_status s = lti_tensors_read(t, e, data, begin, bytes);
+    if (s < 0) give_back(t, data);
+    return s;
+}
+
+static lt_status source_get(void *user, const char *name, lt_tensor *out)
+{
+    lti_tensors *t = user;
+    const lti_entry *e;
+    LT_TRY(describe(t, name, &e, out));
+    return read_part(t, e, out, 0, e->bytes);
+}
+
+static lt_status source_rows(void *user, const char *name, int64_t first, int64_t n, lt_tensor *out)
+{
+    lti_tensors *t = user;
+    const lti_entry *e;
+    LT_TRY(describe(t, name, &e, out));
+    if (e->ndim < 1 || first < 0 || n < 0 || first > e->dim[0] || n > e->dim[0] - first)
+        return lti_fail(t->ctx, LT_ERR_SHAPE, "%s: tensor \"%s\" has no rows %lld..%lld",
+                        t->file[e->file]->path, e->stored, (long long)first,
+                        (long long)(first + n - 1));
+    const size_t row = e->dim[0] ? e->bytes / (size_t)e->dim[0] : 0;
+    out->dim[0] = n;
+    return read_part(t, e, out, (size_t)first * row, (size_t)n * row);
+}
+
 static void source_done(void *user, const lt_tensor *tensor)
 {
-    const lti_tensors *t = user;
-    const lti_entry *e = lti_tensors_find(t, tensor->name);
-    if (!e) return;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t begin = ((uintptr_t)e->data + page - 1) / page * page;
-    const uintptr_t end = ((uintptr_t)e->data + e->bytes) / page * page;
-    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+    if (tensor)
+        give_back(user, tensor->data);
+    else
+        end_loans(user);
 }
 
 lt_tensor_source lti_tensors_source(lti_tensors *t)
 {
-    return (lt_tensor_source){.user = t, .get = source_get, .done = source_done};
+    return (lt_tensor_source){
+        .user = t, .get = source_get, .rows = source_rows, .done = source_done};
 }

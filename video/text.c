@@ -3,7 +3,7 @@
  *   x += Wo attn(q, k, v)          q, k, v = Wqkv (rms(x) g1), bias of relative position, no 1/sqrt(d)
  *   x += W2 (gelu(Wg y) * (W1 y))  y = rms(x) g2
  *
- * A matrix is packed, used and freed before the next one is touched: at most one is in memory.
+ * A matrix is read, packed, used and freed before the next one is touched: at most one is in memory.
  */
 #include "video/text.h"
 
@@ -63,6 +63,7 @@ static lt_status load_norm(run *r, const char *name)
         host[i] = lti_load(t.data, t.dtype, i);
     const lt_status s = lt_dev_upload(r->dev, r->vec, host, (size_t)r->c->dim * sizeof *host);
     free(host);
+    done(r, &t);
     return s;
 }
 
@@ -145,6 +146,7 @@ static lt_status load_bias(run *r, int32_t layer)
     }
     const lt_status s = lt_dev_upload(r->dev, r->bias, host, bytes);
     free(host);
+    done(r, &t);
     return s;
 }
 
@@ -287,18 +289,35 @@ static lt_status reserve(run *r)
     return LT_OK;
 }
 
-/* Rows of the embedding straight from the map: 2 GB of table for a few kilobytes of prompt. */
+/* The row of a token. Alone where the source can do that: 2 GB of table for a few kilobytes of prompt. */
+static lt_status embed_token(run *r, float *host, int32_t id)
+{
+    static const char name[] = "token_embedding.weight";
+    const lt_tensor_source *source = r->job->source;
+    const int64_t D = r->c->dim;
+    lt_tensor t;
+    if (source->rows) {
+        LT_TRY(source->rows(source->user, name, id, 1, &t));
+        id = 0;
+        if (t.ndim != 2 || t.dim[1] != D)
+            return lti_fail(r->ctx, LT_ERR_SHAPE,
+                            "text encoder tensor \"%s\": rows are not of %lld", name, (long long)D);
+    } else {
+        LT_TRY(get(r, name, 2, r->c->vocab, D, &t));
+    }
+    for (int64_t d = 0; d < D; d++)
+        host[d] = lti_load(t.data, t.dtype, id * D + d);
+    done(r, &t);
+    return LT_OK;
+}
+
 static lt_status embed(run *r, float *host)
 {
-    lt_tensor t;
-    LT_TRY(get(r, "token_embedding.weight", 2, r->c->vocab, r->c->dim, &t));
     const int64_t D = r->c->dim;
     int64_t row = 0;
     for (int32_t i = 0; i < r->job->texts; i++)
         for (int32_t k = 0; k < r->job->len[i]; k++, row++)
-            for (int64_t d = 0; d < D; d++)
-                host[row * D + d] = lti_load(t.data, t.dtype, r->job->ids[i][k] * D + d);
-    done(r, &t);
+            LT_TRY(embed_token(r, host + row * D, r->job->ids[i][k]));
     return lt_dev_upload(r->dev, r->x, host, (size_t)(r->rows * D) * sizeof *host);
 }
 
@@ -338,6 +357,7 @@ lt_status lti_text_encode(lt_dev *dev, float *out, const lti_text_job *job)
     if (s >= 0) s = embed(&r, out);
     if (s >= 0) s = layers(&r);
     if (s >= 0) s = finish(&r, out);
+    done(&r, NULL);
     for (int32_t i = 0; r.plan && i < job->texts; i++)
         lt_plan_destroy(&r.plan[i]);
     free(r.plan);

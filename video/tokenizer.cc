@@ -95,7 +95,16 @@ extern "C" lt_status lti_tokenizer_of(lti_tokenizer **out, lt_ctx *ctx,
     if (!inner)
         return lti_fail(ctx, LT_ERR_MISSING, "%s: no tokenizer: %s", files->path,
                         files->why_tokenizer ? files->why_tokenizer : "not looked for");
-    return lti_tokenizer_load(out, ctx, inner->data, inner->bytes, "spiece_model");
+    if (inner->bytes > kMaxModelBytes)
+        return lti_fail(ctx, LT_ERR_FORMAT, "%s: spiece_model has %zu bytes, %zu is the most",
+                        lti_tensors_path(files->text), inner->bytes, kMaxModelBytes);
+    void *data = std::malloc(inner->bytes + 1);
+    if (!data)
+        return lti_fail(ctx, LT_ERR_MEM, "no memory for a tokenizer of %zu bytes", inner->bytes);
+    lt_status s = lti_tensors_read(files->text, inner, data, 0, inner->bytes);
+    if (s >= 0) s = lti_tokenizer_load(out, ctx, data, inner->bytes, "spiece_model");
+    std::free(data);
+    return s;
 }
 
 extern "C" void lti_tokenizer_close(lti_tokenizer **t)

@@ -25,7 +25,7 @@ typedef struct lt_model_options {
         dtype; /* compute type of matrix products: LT_F32, LT_BF16, 0 = auto (bf16 whatever the file's type) */
 } lt_model_options;
 
-/* Reads headers and configuration, maps the files, packs DiT and VAE weights. The text encoder stays on disk and is streamed
+/* Reads headers and configuration, packs DiT and VAE weights. The text encoder stays on disk and is streamed
  * layer by layer when a prompt is encoded. Errors: one message that names file and tensor: LT_ERR_IO, LT_ERR_FORMAT,
  * LT_ERR_MISSING, LT_ERR_SHAPE, LT_ERR_DTYPE, LT_ERR_UNSUPPORTED, LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_model_open(lt_model **out, lt_dev *dev,
