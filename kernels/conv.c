@@ -13,6 +13,25 @@ static int64_t pixel(const lt_image *im, int64_t y, int64_t x)
     return (y + im->border) * row_elements(im) + (x + im->border) * im->c;
 }
 
+/* Three neighbours in a row at a time, all from the same column on? Then the weight's triple serves, if it has one. */
+static void take_triple(lti_gemm *g)
+{
+    if (!g->w->triple || g->in_step != 1) return;
+    for (int i = 0; i < g->ntaps; i++) {
+        const lt_tap t = g->tap[i], first = g->tap[i - i % 3];
+        if (g->tap_index[i] % 3 != i % 3 || t.frame != first.frame || t.dy != first.dy ||
+            t.dx != g->tap[0].dx + i % 3)
+            return;
+    }
+    g->ntaps /= 3;
+    for (int i = 0; i < g->ntaps; i++) {
+        g->tap[i] = g->tap[3 * i];
+        g->tap_index[i] = g->tap_index[3 * i] / 3;
+    }
+    g->narrow = g->w;
+    g->w = g->w->triple;
+}
+
 lt_status lti_conv_gemm(lt_dev *dev, const lt_conv_args *a)
 {
     LT_TRY(lti_check_conv(dev, a));
@@ -38,6 +57,7 @@ lt_status lti_conv_gemm(lt_dev *dev, const lt_conv_args *a)
         g.tap[g.ntaps] = a->tap[i];
         g.tap_index[g.ntaps++] = i;
     }
+    if (g.ntaps % 3 == 0) take_triple(&g);
     g.out = (char *)a->out.data +
             pixel(&a->out, a->out_y, a->out_x) * (int64_t)lt_dtype_size(a->out.dtype);
     if (a->residual.data)

@@ -27,6 +27,9 @@ struct lt_weight {
     size_t bytes;
     void *data;  /* device: panels, f32 or bf16 as `compute` says */
     float *bias; /* device: [panels * nr], zeros where there is none */
+    /* The same numbers once more where `out` would leave most of a panel empty: taps 3j, 3j + 1, 3j + 2 as columns side by side
+     * of tap j, column tap % 3 * out + n; NULL = none. */
+    struct lt_weight *triple;
 };
 
 /* Fills what isa, compute, out, in and taps decide: nr .. panels. */
@@ -87,6 +90,13 @@ typedef struct lti_finish {
     lt_dtype out_type;
 } lti_finish;
 
+/* dst[i, j] = c[i, j] + c[i + 1, cols + j] + c[i + 2, 2 * cols + j] for i < rows, j < cols; dst may be c. */
+typedef struct lti_fold {
+    float *dst;     /* [rows, dst_width] */
+    const float *c; /* [rows + 2, width] */
+    int64_t rows, width, dst_width, cols;
+} lti_fold;
+
 /* dst[i, k] = src[i, k], k < len, then zeros up to `padded`; strides in elements. */
 typedef struct lti_pack {
     void *dst;
@@ -99,6 +109,7 @@ typedef struct lti_gemm_ops {
         [LTI_VECS_MAX]; /* most rows of a tile that is 1, 2.. vectors wide; rows * width <= LTI_TILE_MAX */
     void (*tile)(const lti_tile *t, int rows, int width);
     void (*finish)(const lti_finish *f);
+    void (*fold)(const lti_fold *f);
     void (*pack_f32)(const lti_pack *p);                       /* f32 to f32 */
     void (*pack_bf16)(const lti_pack *p);                      /* bf16 to what the tile reads */
     void (*widen)(float *dst, const uint16_t *src, int64_t n); /* NULL: the tile reads bf16 */
@@ -111,7 +122,9 @@ extern const lti_gemm_ops lti_gemm_portable, lti_gemm_avx2, lti_gemm_avx512, lti
 /* out[y, x, n] for y < rows, x < cols, as a convolution with live taps only; a matrix product is one row of M columns
  * and one tap. Strides in elements. */
 typedef struct lti_gemm {
-    const lt_weight *w;
+    const lt_weight *w; /* what is multiplied */
+    const lt_weight *
+        narrow; /* w is the triple of this one: tap[i] is the leftmost of three neighbours; else NULL */
     const void *frame[3];
     int64_t in_row, in_px, in_step;
     int ntaps;

@@ -187,6 +187,17 @@ __attribute__((always_inline)) static inline void finish_as(const lti_finish *f,
     }
 }
 
+static void fold(const lti_fold *f)
+{
+    for (int64_t i = 0; i < f->rows; i++)
+        for (int64_t j = 0; j < f->cols; j += VL) {
+            const float *c = f->c + i * f->width + j;
+            const int64_t n = f->cols - j;
+            const vf y = vf_load_n(c, n) + vf_load_n(c + f->width + f->cols, n);
+            store(f->dst + i * f->dst_width + j, y + vf_load_n(c + 2 * (f->width + f->cols), n));
+        }
+}
+
 static void finish(const lti_finish *f)
 {
     if (f->act != LT_ACT_NONE || f->res)

@@ -128,6 +128,24 @@ static void pack_panel(void *arg, int64_t panel, int thread)
             pack_column(p, panel, chunk, col);
 }
 
+/* A panel of the triple of a weight that is packed. */
+static void pack_triple(void *arg, int64_t panel, int thread)
+{
+    const lt_weight *w = arg, *t = w->triple;
+    (void)thread;
+    const int64_t first = panel * t->nr, end = lti_min64(first + t->nr, t->out);
+    for (int64_t n = first; n < end; n++)
+        for (int64_t k = 0; k < t->in; k++)
+            for (int tap = 0; tap < t->taps; tap++) {
+                const int64_t from = element(w, n % w->out, k, 3 * tap + (int)(n / w->out)),
+                              to = element(t, n, k, tap);
+                if (t->compute == LT_F32)
+                    ((float *)t->data)[to] = ((const float *)w->data)[from];
+                else
+                    ((uint16_t *)t->data)[to] = ((const uint16_t *)w->data)[from];
+            }
+}
+
 /* ---- life ---- */
 
 static bool is_file_type(lt_dtype t)
@@ -182,6 +200,21 @@ static lt_status alloc_panels(lt_weight *w, lt_dev *dev, lt_tag tag)
     return lt_dev_zero(dev, w->data, bytes); /* the padding counts as zeros */
 }
 
+/* Few columns would leave most lanes or most registers of a tile idle. */
+static lt_status alloc_triple(lt_weight *w, lt_dev *dev, lt_tag tag)
+{
+    if (w->isa == LTI_ISA_REF || w->taps % 9 || 3 * w->out > w->nr) return LT_OK;
+    lt_weight *t = calloc(1, sizeof *t);
+    if (!t) return lti_fail(lt_dev_ctx(dev), LT_ERR_MEM, "no memory for a weight");
+    *t = (lt_weight){
+        .out = 3 * w->out, .in = w->in, .taps = w->taps / 3, .compute = w->compute, .isa = w->isa};
+    lti_weight_layout(t);
+    w->triple = t;
+    LT_TRY(alloc_panels(t, dev, tag));
+    w->bytes += t->bytes;
+    return LT_OK;
+}
+
 lt_status lt_weight_create(lt_weight **out, lt_dev *dev, const lt_weight_options *opt)
 {
     int64_t rows = 0;
@@ -195,13 +228,15 @@ lt_status lt_weight_create(lt_weight **out, lt_dev *dev, const lt_weight_options
     w->compute = opt->compute;
     w->isa = lti_dev_isa(dev);
     lti_weight_layout(w);
-    const lt_status s = alloc_panels(w, dev, opt->tag);
+    lt_status s = alloc_panels(w, dev, opt->tag);
+    if (s >= 0) s = alloc_triple(w, dev, opt->tag);
     if (s < 0) {
         lt_weight_destroy(dev, &w);
         return s;
     }
     lti_dev_enter(dev);
     lti_parallel(dev, w->panels, pack_panel, &(pack){.w = w, .opt = opt});
+    if (w->triple) lti_parallel(dev, w->triple->panels, pack_triple, w);
     lti_dev_leave(dev);
     *out = w;
     return LT_OK;
@@ -210,6 +245,7 @@ lt_status lt_weight_create(lt_weight **out, lt_dev *dev, const lt_weight_options
 void lt_weight_destroy(lt_dev *dev, lt_weight **w)
 {
     if (!w || !*w) return;
+    lt_weight_destroy(dev, &(*w)->triple);
     lt_dev_free(dev, (*w)->data);
     lt_dev_free(dev, (*w)->bias);
     free(*w);
