@@ -71,8 +71,9 @@ LT_API void lt_grid_positions(lt_grid g, int32_t first_frame, int32_t *pos);
 
 /* A ring of slots, one a latent frame, in every layer; keys are raw (after their norm, before rotation) and are turned where they
  * are read, so a frame may change its place in time while its keys stay. A block of frames is reserved, written (as often as
- * denoising asks), then kept or given back; frames leave the window when the block that pushed them out is kept. Nothing is
- * moved or copied when the window rolls.
+ * denoising asks), then kept or given back. Frames leave the window when the block that pushes them out is reserved, and it is drawn
+ * into their slots: a block drawn in its place sees what it saw, so they would not be seen again. Nothing is moved or copied when the
+ * window rolls.
  *
  *   visible = kept frames that fit the window, oldest first (pinned ones never leave), then the reserved block
  */
@@ -80,6 +81,13 @@ typedef enum lt_cache_positions {
     LT_CACHE_ABSOLUTE, /* the frame's number in the video */
     LT_CACHE_RELATIVE  /* its place in the visible list, so bounded by the window */
 } lt_cache_positions;
+
+typedef enum lt_cache_switch { /* what a new prompt does to kept frames outside the sink */
+                               LT_CACHE_RECACHE, /* they are written again under it, from their latents */
+                               LT_CACHE_FLUSH, /* all but the last two are forgotten */
+                               LT_CACHE_KEEP /* nothing: they go on saying what the old prompt said */
+} lt_cache_switch;
+enum { LT_CACHE_FLUSH_FRAMES = 2 };
 
 typedef struct lt_cache_policy {
     int32_t block;  /* latent frames generated together */
@@ -90,10 +98,13 @@ typedef struct lt_cache_policy {
         sink_follows; /* ABSOLUTE: pinned frames are placed right before the oldest one that is not */
     double bias; /* 0 < b <= 1: weight of kept frames outside the sink, log b on their logits */
     double context_time; /* timestep at which kept frames are written, 0..1000 */
+    int32_t first;       /* frames of the first block; 0 = block */
+    lt_cache_switch on_prompt;
 } lt_cache_policy;
 
 /* "PRESET[:key=value,...]": presets self-forcing, causvid, longlive, longlive-infinity, infinity-rope, infinite-forcing; keys block,
- * window, sink, positions (absolute, relative), sink-positions (fixed, follow), bias, context-time. NULL or "": self-forcing.
+ * window, sink, positions (absolute, relative), sink-positions (fixed, follow), bias, context-time, first, switch (recache, flush, keep).
+ * NULL or "": self-forcing.
  * Errors: LT_ERR_ARG with a message that names the word. */
 LT_MUST_USE LT_API lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx,
                                                    const char *text);
@@ -117,12 +128,16 @@ LT_API void lt_cache_destroy(lt_cache **cache); /* accepts NULL */
 LT_API uint64_t lt_cache_bytes(const lt_cache_options *opt);
 
 /* Opens a block of 1 .. policy.block frames, the ones that follow the last kept frame. LT_ERR_ARG: one is open already, or
- * pinned frames leave no room for it. */
+ * pinned frames leave no room for it. Forgets the frames that have no room beside it, the oldest that are not pinned. */
 LT_MUST_USE LT_API lt_status lt_cache_reserve(lt_cache *c, int32_t frames);
-LT_MUST_USE LT_API lt_status
-lt_cache_commit(lt_cache *c); /* keeps the open block; frames out of the window are forgotten */
+LT_MUST_USE LT_API lt_status lt_cache_commit(lt_cache *c); /* keeps the open block */
 LT_API void
-lt_cache_rollback(lt_cache *c); /* gives the open block back: all is as before lt_cache_reserve */
+lt_cache_rollback(lt_cache *c); /* gives the open block back: the next reserved sees the same */
+/* Forgets now what a block of `frames` would. No block may be open. */
+LT_MUST_USE LT_API lt_status lt_cache_make_room(lt_cache *c, int32_t frames);
+/* Opens frames first .. first + frames - 1 of the kept list again, at most a block: they see each other and what is before them in the
+ * list. lt_cache_rollback closes them; the list stays as it is. */
+LT_MUST_USE LT_API lt_status lt_cache_reopen(lt_cache *c, int32_t first, int32_t frames);
 /* Forgets every kept frame but the pinned ones and the last `recent`. No block may be open. */
 LT_MUST_USE LT_API lt_status lt_cache_flush(lt_cache *c, int32_t recent);
 /* A kept frame never leaves, or may leave again. LT_ERR_ARG when it is not kept. */
@@ -136,6 +151,11 @@ typedef struct lt_cache_frame {
 } lt_cache_frame;
 /* While a block is open: what it sees, in order; else: what is kept. Valid until the next call that changes the cache. */
 LT_API const lt_cache_frame *lt_cache_list(const lt_cache *c, int32_t *count);
+LT_API const lt_cache_frame *lt_cache_kept(const lt_cache *c, int32_t *count); /* also then */
+/* Takes over a list of kept frames, as lt_cache_kept gave it (places are worked out anew), in place of what is kept. Keys and values
+ * are the caller's to fill (lt_cache_layer). LT_ERR_FORMAT: no cache of this policy can have such a list. */
+LT_MUST_USE LT_API lt_status lt_cache_restore(lt_cache *c, int64_t next_frame,
+                                              const lt_cache_frame *kept, int32_t count);
 LT_API int32_t lt_cache_open_frames(const lt_cache *c); /* 0: no block is open */
 LT_API int64_t
 lt_cache_next_frame(const lt_cache *c); /* number of the first frame that is not kept */

@@ -19,6 +19,7 @@ struct lt_cache {
 
     lt_cache_frame *kept, *visible; /* [slots] */
     int32_t nkept, nvisible, nopen; /* nopen > 0: a block is open, the last nopen of `visible` */
+    bool reopened;                  /* it is of kept frames */
     lt_run *runs;                   /* [slots] */
     float *time; /* [slots + block, pairs, 2]: by slot, then by frame of the open block */
 
@@ -39,8 +40,7 @@ typedef struct sizes {
 
 static int32_t slots_of(const lt_cache_options *o)
 {
-    return o->policy.window +
-           o->policy.block; /* frames that leave stay whole until the block is kept */
+    return o->policy.window;
 }
 
 static bool size_up(sizes *s, const lt_cache_options *o)
@@ -176,32 +176,43 @@ void lt_cache_destroy(lt_cache **cache)
 
 /* ---- which frames ---- */
 
-/* Kept frames that the next block of `frames` sees, oldest first: pinned ones, and of the others the newest. */
-static lt_status choose_visible(lt_cache *c, int32_t frames)
+lt_status lt_cache_make_room(lt_cache *c, int32_t frames)
 {
-    int32_t over = c->nkept + frames - c->o.policy.window;
-    c->nvisible = 0;
+    if (c->nopen) return lti_fail(c->ctx, LT_ERR_ARG, "cache: a block is open already");
+    if (frames < 1 || frames > c->o.policy.block)
+        return lti_fail(c->ctx, LT_ERR_ARG, "cache: a block of %d frames: not in 1..%d", frames,
+                        c->o.policy.block);
+    int32_t over = c->nkept + frames - c->o.policy.window, pinned = 0, n = 0;
+    for (int32_t i = 0; i < c->nkept; i++)
+        pinned += c->kept[i].pinned;
+    if (pinned + frames > c->o.policy.window)
+        return lti_fail(c->ctx, LT_ERR_ARG,
+                        "cache: %d pinned frames leave no room for %d in a window of %d", pinned,
+                        frames, c->o.policy.window);
     for (int32_t i = 0; i < c->nkept; i++) {
         if (over > 0 && !c->kept[i].pinned)
             over--;
         else
-            c->visible[c->nvisible++] = c->kept[i];
+            c->kept[n++] = c->kept[i];
     }
-    if (over <= 0) return LT_OK;
-    return lti_fail(c->ctx, LT_ERR_ARG,
-                    "cache: %d pinned frames leave no room for %d in a window of %d", c->nvisible,
-                    frames, c->o.policy.window);
+    c->nkept = n;
+    return LT_OK;
+}
+
+static bool slot_used(const lt_cache_frame *list, int32_t n, int32_t slot)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (list[i].slot == slot) return true;
+    return false;
 }
 
 /* Lowest slots that no kept frame has: the same ones again after a rollback, so a block drawn again is the same to the bit. */
 static void place_open(lt_cache *c, int32_t frames)
 {
-    int32_t slot = 0;
-    for (int32_t f = 0; f < frames; slot++) {
-        bool used = false;
-        for (int32_t i = 0; i < c->nkept && !used; i++)
-            used = c->kept[i].slot == slot;
-        if (used) continue;
+    memcpy(c->visible, c->kept, (size_t)c->nkept * sizeof *c->kept);
+    c->nvisible = c->nkept;
+    for (int32_t f = 0, slot = 0; f < frames; slot++) {
+        if (slot_used(c->kept, c->nkept, slot)) continue;
         c->visible[c->nvisible++] =
             (lt_cache_frame){.frame = c->next + f,
                              .slot = slot,
@@ -291,23 +302,40 @@ static lt_status tell_device(lt_cache *c)
 
 /* ---- blocks ---- */
 
-lt_status lt_cache_reserve(lt_cache *c, int32_t frames)
+static lt_status tell_open(lt_cache *c)
 {
-    if (c->nopen) return lti_fail(c->ctx, LT_ERR_ARG, "cache: a block is open already");
-    if (frames < 1 || frames > c->o.policy.block)
-        return lti_fail(c->ctx, LT_ERR_ARG, "cache: a block of %d frames: not in 1..%d", frames,
-                        c->o.policy.block);
-    LT_TRY(choose_visible(c, frames));
-    place_open(c, frames);
     set_places(c);
     const lt_status s = tell_device(c);
     if (s < 0) lt_cache_rollback(c);
     return s;
 }
 
+lt_status lt_cache_reserve(lt_cache *c, int32_t frames)
+{
+    LT_TRY(lt_cache_make_room(c, frames));
+    place_open(c, frames);
+    return tell_open(c);
+}
+
+lt_status lt_cache_reopen(lt_cache *c, int32_t first, int32_t frames)
+{
+    if (c->nopen) return lti_fail(c->ctx, LT_ERR_ARG, "cache: a block is open already");
+    if (first < 0 || frames < 1 || frames > c->o.policy.block || first > c->nkept - frames)
+        return lti_fail(c->ctx, LT_ERR_ARG, "cache: frames %d..%d of %d that are kept", first,
+                        first + frames - 1, c->nkept);
+    c->nvisible = first + frames;
+    c->nopen = frames;
+    c->reopened = true;
+    memcpy(c->visible, c->kept, (size_t)c->nvisible * sizeof *c->kept);
+    for (int32_t i = first; i < c->nvisible; i++)
+        c->visible[i].open = true;
+    return tell_open(c);
+}
+
 lt_status lt_cache_commit(lt_cache *c)
 {
-    if (!c->nopen) return lti_fail(c->ctx, LT_ERR_ARG, "cache: no block is open");
+    if (!c->nopen || c->reopened)
+        return lti_fail(c->ctx, LT_ERR_ARG, "cache: no %sblock is open", c->nopen ? "new " : "");
     memcpy(c->kept, c->visible, (size_t)c->nvisible * sizeof *c->kept);
     c->nkept = c->nvisible;
     for (int32_t i = 0; i < c->nkept; i++)
@@ -320,6 +348,7 @@ lt_status lt_cache_commit(lt_cache *c)
 void lt_cache_rollback(lt_cache *c)
 {
     c->nopen = c->nvisible = 0;
+    c->reopened = false;
 }
 
 lt_status lt_cache_flush(lt_cache *c, int32_t recent)
@@ -349,6 +378,34 @@ const lt_cache_frame *lt_cache_list(const lt_cache *c, int32_t *count)
 {
     *count = c->nopen ? c->nvisible : c->nkept;
     return c->nopen ? c->visible : c->kept;
+}
+
+const lt_cache_frame *lt_cache_kept(const lt_cache *c, int32_t *count)
+{
+    *count = c->nkept;
+    return c->kept;
+}
+
+lt_status lt_cache_restore(lt_cache *c, int64_t next, const lt_cache_frame *kept, int32_t count)
+{
+    const int64_t most = (int64_t)1 << 40; /* places stay whole numbers of a double */
+    bool good = next >= c->o.first_frame && next <= most && count >= 0 && count <= c->slots;
+    for (int32_t i = 0; good && i < count; i++) {
+        const int64_t after = i ? kept[i - 1].frame + 1 : c->o.first_frame;
+        good = kept[i].frame >= after && kept[i].frame < next && kept[i].slot >= 0 &&
+               kept[i].slot < c->slots && !slot_used(kept, i, kept[i].slot);
+    }
+    if (!good)
+        return lti_fail(c->ctx, LT_ERR_FORMAT,
+                        "cache: %d kept frames, next %" PRId64 ": no list of a window of %d", count,
+                        next, c->slots);
+    lt_cache_rollback(c);
+    for (int32_t i = 0; i < count; i++)
+        c->kept[i] = (lt_cache_frame){
+            .frame = kept[i].frame, .slot = kept[i].slot, .pinned = kept[i].pinned};
+    c->nkept = count;
+    c->next = next;
+    return LT_OK;
 }
 
 int32_t lt_cache_open_frames(const lt_cache *c)

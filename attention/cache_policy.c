@@ -17,7 +17,12 @@ static const struct preset {
     {"longlive-infinity",
      {.block = 3, .window = 12, .sink = 3, .positions = LT_CACHE_RELATIVE, .bias = 1}},
     {"infinity-rope",
-     {.block = 3, .window = 6, .sink = 1, .positions = LT_CACHE_RELATIVE, .bias = 1}},
+     {.block = 3,
+      .window = 6,
+      .sink = 1,
+      .positions = LT_CACHE_RELATIVE,
+      .bias = 1,
+      .on_prompt = LT_CACHE_FLUSH}},
     {"infinite-forcing",
      {.block = 3, .window = 21, .sink = 1, .positions = LT_CACHE_RELATIVE, .bias = 1}},
 };
@@ -34,6 +39,11 @@ lt_status lt_cache_policy_check(lt_ctx *ctx, const lt_cache_policy *p)
         return lti_fail(ctx, LT_ERR_ARG,
                         "cache: a window of %d frames: not in %d..%d (sink %d, block %d)",
                         p->window, p->sink + p->block, MAX_FRAMES, p->sink, p->block);
+    if (p->first < 0 || p->first > p->block)
+        return lti_fail(ctx, LT_ERR_ARG, "cache: a first block of %d frames: not in 0..%d",
+                        p->first, p->block);
+    if (p->on_prompt < LT_CACHE_RECACHE || p->on_prompt > LT_CACHE_KEEP)
+        return lti_fail(ctx, LT_ERR_ARG, "cache: switch %d", (int)p->on_prompt);
     if (p->positions != LT_CACHE_ABSOLUTE && p->positions != LT_CACHE_RELATIVE)
         return lti_fail(ctx, LT_ERR_ARG, "cache: positions %d", (int)p->positions);
     if (!(p->bias > 0 && p->bias <= 1))
@@ -67,14 +77,19 @@ static bool count(const char *word, size_t len, int32_t *out)
     return true;
 }
 
-/* One of two words; -1 for another. */
-static int choice(const char *word, size_t len, const char *zero, const char *one)
+/* Which of at most three words; -1 for another. */
+static int choice(const char *word, size_t len, const char *const words[3])
 {
-    return same(word, len, zero) ? 0 : same(word, len, one) ? 1 : -1;
+    for (int i = 0; i < 3 && words[i]; i++)
+        if (same(word, len, words[i])) return i;
+    return -1;
 }
 
 static bool set(lt_cache_policy *p, const char *key, size_t key_len, const char *v, size_t len)
 {
+    static const char *const positions[3] = {"absolute", "relative"},
+                             *const sink[3] = {"fixed", "follow"},
+                             *const on_prompt[3] = {"recache", "flush", "keep"};
     int c;
     if (same(key, key_len, "block")) return count(v, len, &p->block);
     if (same(key, key_len, "window")) return count(v, len, &p->window);
@@ -82,13 +97,19 @@ static bool set(lt_cache_policy *p, const char *key, size_t key_len, const char 
     if (same(key, key_len, "bias")) return number(v, len, &p->bias);
     if (same(key, key_len, "context-time")) return number(v, len, &p->context_time);
     if (same(key, key_len, "positions")) {
-        c = choice(v, len, "absolute", "relative");
+        c = choice(v, len, positions);
         p->positions = c == 1 ? LT_CACHE_RELATIVE : LT_CACHE_ABSOLUTE;
         return c >= 0;
     }
     if (same(key, key_len, "sink-positions")) {
-        c = choice(v, len, "fixed", "follow");
+        c = choice(v, len, sink);
         p->sink_follows = c == 1;
+        return c >= 0;
+    }
+    if (same(key, key_len, "first")) return count(v, len, &p->first);
+    if (same(key, key_len, "switch")) {
+        c = choice(v, len, on_prompt);
+        p->on_prompt = c < 0 ? p->on_prompt : (lt_cache_switch)c;
         return c >= 0;
     }
     return false;
@@ -119,9 +140,9 @@ lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx, const char *t
         const size_t len = strcspn(at, ","), key = strcspn(at, "=");
         if (key >= len || !set(out, at, key, at + key + 1, len - key - 1))
             return lti_fail(ctx, LT_ERR_ARG,
-                            "cache: \"%.*s\" is not a key=value: block, window, sink (whole "
+                            "cache: \"%.*s\" is not a key=value: block, window, sink, first (whole "
                             "numbers), positions=absolute|relative, sink-positions=fixed|follow, "
-                            "bias, context-time",
+                            "switch=recache|flush|keep, bias, context-time",
                             (int)(len > 100 ? 100 : len), at);
         at += len;
     }

@@ -75,6 +75,11 @@ static void reads_policies(void **state)
                      LT_OK);
     assert_true(p.block == 2 && p.window == 9 && p.sink == 1 && p.sink_follows);
     assert_true(p.positions == LT_CACHE_RELATIVE && p.bias == 0.3 && p.context_time == 14.5);
+    assert_true(p.first == 0 && p.on_prompt == LT_CACHE_RECACHE);
+    assert_int_equal(lt_cache_policy_parse(&p, f->ctx, "infinity-rope:first=1"), LT_OK);
+    assert_true(p.first == 1 && p.on_prompt == LT_CACHE_FLUSH);
+    assert_int_equal(lt_cache_policy_parse(&p, f->ctx, "infinity-rope:switch=keep"), LT_OK);
+    assert_true(p.on_prompt == LT_CACHE_KEEP);
 }
 
 static void refuses_policies(void **state)
@@ -98,6 +103,8 @@ static void refuses_policies(void **state)
         {"longlive:bias=0", "bias 0: above 0"},
         {"longlive:bias=nan", "\"bias=nan\" is not"},
         {"longlive:context-time=1001", "context-time 1001"},
+        {"longlive:first=4", "a first block of 4 frames: not in 0..3"},
+        {"longlive:switch=off", "\"switch=off\" is not"},
     };
     const fixture *f = *state;
     lt_cache_policy p;
@@ -409,8 +416,7 @@ static void offsets_do_not_matter(void **state)
     }
 }
 
-/* Drawing a block, giving it back and drawing it again gives the same bits, also in the blocks after it; what was kept is as it
- * was. */
+/* Drawing a block, giving it back and drawing it again gives the same bits, also in the blocks after it. */
 static void redrawn_blocks_are_the_same(void **state)
 {
     const fixture *f = *state;
@@ -419,12 +425,11 @@ static void redrawn_blocks_are_the_same(void **state)
         lt_cache *c = make(f, "longlive:window=8,sink=1,bias=0.3");
         for (int b = 0; b < 12; b++) {
             if (again) {
-                int32_t before, after;
-                lt_cache_list(c, &before);
+                int32_t kept;
                 draw(f, c, 3, 77, got); /* other numbers */
                 lt_cache_rollback(c);
-                lt_cache_list(c, &after);
-                assert_int_equal(before, after);
+                lt_cache_list(c, &kept);
+                assert_int_equal(kept, b > 1 ? 5 : 3 * b); /* what the block saw of the past */
                 assert_int_equal(lt_cache_next_frame(c), 3 * b);
             }
             draw(f, c, 3, 0, again ? got : want[b]);
@@ -433,6 +438,60 @@ static void redrawn_blocks_are_the_same(void **state)
         }
         lt_cache_destroy(&c);
     }
+}
+
+/* Kept frames that are opened again see themselves and what is before them, are written where they were, and cannot be kept twice; a list
+ * that is taken over draws the same bits. */
+static void kept_frames_are_opened_again_and_taken_over(void **state)
+{
+    const fixture *f = *state;
+    lt_cache *c = make(f, "longlive:window=8,sink=1"), *d = make(f, "longlive:window=8,sink=1");
+    float want[3 * TOKENS * DIM], got[3 * TOKENS * DIM];
+    int32_t count;
+    for (int b = 0; b < 4; b++) {
+        draw(f, c, 3, 0, got);
+        assert_int_equal(lt_cache_commit(c), LT_OK);
+    }
+    assert_int_equal(lt_cache_make_room(c, 3), LT_OK);
+    const lt_cache_frame *l = lt_cache_kept(c, &count);
+    assert_int_equal(count, 5);
+    assert_true(l[0].frame == 0 && l[1].frame == 8 && l[4].frame == 11);
+    assert_int_equal(lt_cache_reopen(c, 3, 3), LT_ERR_ARG);
+    assert_int_equal(lt_cache_reopen(c, 1, 4), LT_ERR_ARG);
+    assert_int_equal(lt_cache_reopen(c, 2, 2), LT_OK);
+    l = lt_cache_list(c, &count);
+    assert_int_equal(count, 4);
+    assert_true(!l[1].open && l[2].open && l[3].open && l[3].place == 10);
+    assert_int_equal(lt_cache_open_row(c, 1), l[3].slot * TOKENS);
+    assert_int_equal(lt_cache_commit(c), LT_ERR_ARG);
+    lt_cache_rollback(c);
+
+    l = lt_cache_kept(c, &count);
+    assert_int_equal(count, 5);
+    assert_int_equal(lt_cache_restore(d, 12, l, count), LT_OK);
+    const size_t bytes = (size_t)(lt_cache_rows(c) * 2 * DIM) * sizeof(float);
+    assert_int_equal(
+        lt_dev_copy(f->dev, lt_cache_layer(d, 1).data, lt_cache_layer(c, 1).data, bytes), LT_OK);
+    draw(f, c, 3, 0, want);
+    draw(f, d, 3, 0, got);
+    assert_memory_equal(got, want, sizeof got);
+    lt_cache_rollback(c);
+    lt_cache_frame bad[5];
+    static const struct {
+        int64_t next, frame;
+        int32_t slot, count;
+    } wrong[] = {{11, 11, 0, 5}, {12, 8, 0, 5}, {12, 11, 8, 5}, {12, 11, -1, 5}, {12, 11, 0, 9}};
+    for (size_t i = 0; i < LT_COUNT(wrong); i++) {
+        memcpy(bad, lt_cache_kept(c, &count), sizeof bad);
+        bad[4].frame = wrong[i].frame;
+        bad[4].slot = wrong[i].slot ? wrong[i].slot : bad[4].slot;
+        assert_int_equal(lt_cache_restore(d, wrong[i].next, bad, wrong[i].count), LT_ERR_FORMAT);
+    }
+    bad[4].frame = 11;
+    bad[4].slot = bad[3].slot;
+    assert_int_equal(lt_cache_restore(d, 12, bad, 5), LT_ERR_FORMAT);
+    lt_cache_destroy(&c);
+    lt_cache_destroy(&d);
 }
 
 /* Frames of the past weigh b as much as they would: the same as their values' mean and sum say. */
@@ -471,6 +530,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(ring_equals_moved_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(offsets_do_not_matter, set_up, tear_down),
         cmocka_unit_test_setup_teardown(redrawn_blocks_are_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kept_frames_are_opened_again_and_taken_over, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(bias_weakens_the_past, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,6 +60,17 @@ LT_MUST_USE LT_API lt_status lt_vae_decoder_push(lt_vae_decoder *dec, const floa
                                                  int64_t channel_stride);
 /* The next video frame: f32, 3 channels (c may be larger; 3 are valid), not clamped, valid until the next call. LT_AGAIN: push. */
 LT_MUST_USE LT_API lt_status lt_vae_decoder_next(lt_vae_decoder *dec, lt_image *out);
+/* Takes everything that later frames depend on out of the decoder, or puts it back into one of the same weights, size and type, in
+ * pieces and always in the same order: numbers (host memory), then frames (device memory). load: the functions fill what they are
+ * given, and what the decoder held is lost. May be called between frames of one latent frame. Errors: LT_ERR_ARG after a failure, or
+ * between a push and its first frame; LT_ERR_FORMAT for what no decoder has; those of the functions. After a failed load: reset. */
+typedef struct lt_vae_mover {
+    void *user;
+    bool load;
+    lt_status (*host)(void *user, void *data, size_t bytes);
+    lt_status (*device)(void *user, void *data, size_t bytes);
+} lt_vae_mover;
+LT_MUST_USE LT_API lt_status lt_vae_decoder_move(lt_vae_decoder *dec, const lt_vae_mover *m);
 /* FLOPs (2 a multiply-add) of decoding the first and every later latent frame, as the network defines them. */
 LT_API double lt_vae_decode_flops(const lt_vae_config *config, int32_t h, int32_t w, bool first);
 

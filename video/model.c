@@ -35,8 +35,35 @@ lt_status lt_model_probe(lt_model_info *out, lt_ctx *ctx, const lt_model_options
     return LT_OK;
 }
 
+static void add_hash(uint64_t *h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++)
+        *h = (*h ^ p[i]) * 0x100000001b3u;
+}
+
+/* Names, types, shapes and a few bytes of every tensor: training moves them all, and reading them all would take as long as packing. */
+static void add_tensors(uint64_t *h, const lti_tensors *t)
+{
+    enum { SAMPLE = 256 };
+    for (int64_t i = 0; i < lti_tensors_count(t); i++) {
+        const lti_entry *e = lti_tensors_at(t, i);
+        const size_t n = e->bytes < SAMPLE ? e->bytes : SAMPLE;
+        if (e->ignored) continue;
+        add_hash(h, e->name, strlen(e->name) + 1);
+        add_hash(h, e->type, strlen(e->type) + 1);
+        add_hash(h, e->dim, (size_t)e->ndim * sizeof *e->dim);
+        add_hash(h, e->data, n);
+        add_hash(h, (const uint8_t *)e->data + (e->bytes - n) / 2, n);
+    }
+}
+
 static lt_status pack(lt_model *m)
 {
+    m->fingerprint = 0xcbf29ce484222325u;
+    add_tensors(&m->fingerprint, m->files->dit);
+    add_tensors(&m->fingerprint, m->files->text);
+    add_tensors(&m->fingerprint, m->files->vae);
     const lt_tensor_source dit = lti_tensors_source(m->files->dit);
     const lt_tensor_source vae = lti_tensors_source(m->files->vae);
     lt_vae_config c = m->config.vae;

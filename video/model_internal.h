@@ -15,6 +15,8 @@ struct lt_model {
         files; /* text encoder and VAE stay mapped: one is streamed a prompt, one lends its encoder */
     lti_config config;
     lt_dtype dtype;
+    uint64_t
+        fingerprint; /* of names, shapes and samples of all tensors: another training, another number */
     lti_dit *dit;
     lt_vae *vae; /* decoder half */
     lti_tokenizer *tokenizer;

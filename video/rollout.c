@@ -1,35 +1,11 @@
 /* rollout.c: the block loop. Noise is keyed by (seed, block, attempt, step), so no result depends on what was drawn and thrown away
  * before. */
-#include "video/rollout.h"
-
 #include "video/denoise.h"
+#include "video/rollout_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { COND, UNCOND, BRANCHES };
-enum { MAX_ATTEMPTS = 256 };
-
-struct lti_rollout {
-    lt_dev *dev;
-    lt_ctx *ctx;
-    lti_rollout_options o; /* text rows and schedule are not kept */
-    lt_scheduler *scheduler;
-    lti_dit_run *run;
-    lti_prompt *prompt[BRANCHES];
-    lt_cache *cache[BRANCHES];
-    int branches;
-    int32_t steps, channels, patch;
-    int64_t block;
-    int32_t frames, attempt; /* of the present block */
-    int64_t bound;           /* numbers that the scheduler's state is for */
-    bool drawn, renoise;
-    lti_rollout_probe probe;
-    float *x, *v[BRANCHES], *noise; /* device, [channels, frames, h, w] */
-    int64_t passes;
-    double flops;
-};
 
 /* ---- creation ---- */
 
@@ -78,7 +54,8 @@ static lt_status create_latents(lti_rollout *r)
     LT_TRY(lt_dev_alloc(r->dev, (void **)&r->noise, bytes, LT_TAG_LATENT));
     for (int b = 0; b < r->branches; b++)
         LT_TRY(lt_dev_alloc(r->dev, (void **)&r->v[b], bytes, LT_TAG_LATENT));
-    return LT_OK;
+    return lt_dev_alloc(r->dev, (void **)&r->history,
+                        latent_bytes(r->channels, o->policy.window, o->h, o->w), LT_TAG_LATENT);
 }
 
 static lt_status fill(lti_rollout *r, const lti_rollout_options *o)
@@ -135,11 +112,12 @@ void lti_rollout_destroy(lti_rollout **rollout)
 {
     lti_rollout *r = rollout ? *rollout : NULL;
     if (!r) return;
-    for (int b = 0; b < BRANCHES; b++) {
+    for (int b = 0; b < LTI_BRANCHES; b++) {
         lt_dev_free(r->dev, r->v[b]);
         lt_cache_destroy(&r->cache[b]);
         lti_prompt_destroy(&r->prompt[b]);
     }
+    lt_dev_free(r->dev, r->history);
     lt_dev_free(r->dev, r->noise);
     lt_dev_free(r->dev, r->x);
     lti_dit_run_destroy(&r->run);
@@ -150,13 +128,7 @@ void lti_rollout_destroy(lti_rollout **rollout)
 
 /* ---- passes ---- */
 
-static int64_t numbers(const lti_rollout *r)
-{
-    return (int64_t)r->channels * r->frames * r->o.h * r->o.w;
-}
-
-/* Branches first .. first + count - 1 in one pass over `x` at time `time` of the run's tables. */
-static lt_status pass(lti_rollout *r, const float *x, int32_t time, int first, int count)
+lt_status lti_rollout_pass(lti_rollout *r, const float *x, int32_t time, int first, int count)
 {
     lti_dit_args a = {.batch = count, .time = time, .frames = r->frames, .cancel = r->o.cancel};
     for (int b = 0; b < count; b++) {
@@ -175,30 +147,45 @@ static lt_status pass(lti_rollout *r, const float *x, int32_t time, int first, i
 
 static lt_status all_branches(lti_rollout *r, const float *x, int32_t time)
 {
-    if (r->branches == 1 || r->o.batch) return pass(r, x, time, COND, r->branches);
-    LT_TRY(pass(r, x, time, COND, 1));
-    return pass(r, x, time, UNCOND, 1);
+    if (r->branches == 1 || r->o.batch) return lti_rollout_pass(r, x, time, LTI_COND, r->branches);
+    LT_TRY(lti_rollout_pass(r, x, time, LTI_COND, 1));
+    return lti_rollout_pass(r, x, time, LTI_UNCOND, 1);
 }
 
 static lt_status guide(lti_rollout *r)
 {
     if (r->branches == 1) return LT_OK;
     const float g = (float)r->o.guidance;
-    return lt_lincomb(r->dev, &(lt_lincomb_args){.out = r->v[COND],
-                                                 .x = {r->v[UNCOND], r->v[COND]},
+    return lt_lincomb(r->dev, &(lt_lincomb_args){.out = r->v[LTI_COND],
+                                                 .x = {r->v[LTI_UNCOND], r->v[LTI_COND]},
                                                  .coef = {(float)(1 - r->o.guidance), g},
                                                  .terms = 2,
-                                                 .n = numbers(r)});
+                                                 .n = lti_rollout_numbers(r)});
+}
+
+lt_status lti_rollout_noise(lti_rollout *r, float *to, int32_t attempt, int32_t what)
+{
+    const uint64_t key = ((uint64_t)r->block + 1) << 24 | (uint64_t)attempt << 16;
+    return lt_noise(r->dev, &(lt_noise_args){.out = to,
+                                             .n = lti_rollout_numbers(r),
+                                             .seed = r->o.seed,
+                                             .stream = key | (uint64_t)what});
 }
 
 static lt_status draw_noise(lti_rollout *r, float *to, int32_t step)
 {
     if (r->probe.noise) return r->probe.noise(r->probe.user, to, r->block, step, r->frames);
-    const uint64_t key = ((uint64_t)r->block + 1) << 24 | (uint64_t)r->attempt << 16;
-    return lt_noise(r->dev, &(lt_noise_args){.out = to,
-                                             .n = numbers(r),
-                                             .seed = r->o.seed,
-                                             .stream = key | (uint64_t)(step + 1)});
+    return lti_rollout_noise(r, to, r->attempt, step + 1);
+}
+
+lt_status lti_rollout_mix(lti_rollout *r, float *out, const float *x)
+{
+    const double sigma = r->o.policy.context_time / 1000;
+    return lt_lincomb(r->dev, &(lt_lincomb_args){.out = out,
+                                                 .x = {x, out},
+                                                 .coef = {(float)(1 - sigma), (float)sigma},
+                                                 .terms = 2,
+                                                 .n = lti_rollout_numbers(r)});
 }
 
 /* ---- blocks ---- */
@@ -217,8 +204,9 @@ static lt_status open_block(lti_rollout *r, int32_t frames)
     for (int b = 0; b < r->branches; b++)
         LT_TRY(lt_cache_reserve(r->cache[b], frames));
     lt_scheduler_reset(r->scheduler);
-    if (r->bound == numbers(r)) return LT_OK; /* only a first block of one frame is different */
-    r->bound = numbers(r);
+    if (r->bound == lti_rollout_numbers(r))
+        return LT_OK; /* only a first block of one frame is different */
+    r->bound = lti_rollout_numbers(r);
     return lt_scheduler_bind(r->scheduler, r->dev, r->bound);
 }
 
@@ -229,20 +217,25 @@ static lt_status step(lti_rollout *r, int32_t i)
              r->block, i + 1, r->steps);
     LT_TRY(all_branches(r, r->x, i));
     LT_TRY(guide(r));
-    LT_TRY(lti_check_finite(r->dev, r->v[COND], numbers(r), where));
+    LT_TRY(lti_check_finite(r->dev, r->v[LTI_COND], lti_rollout_numbers(r), where));
     if (r->probe.step)
-        LT_TRY(r->probe.step(r->probe.user, r->block, i, r->frames, r->x, r->v[COND]));
+        LT_TRY(r->probe.step(r->probe.user, r->block, i, r->frames, r->x, r->v[LTI_COND]));
     const bool fresh = r->renoise && i < r->steps - 1;
     if (fresh) LT_TRY(draw_noise(r, r->noise, i));
-    return lt_scheduler_step(r->scheduler, i, r->x, r->v[COND], fresh ? r->noise : NULL);
+    return lt_scheduler_step(r->scheduler, i, r->x, r->v[LTI_COND], fresh ? r->noise : NULL);
 }
 
 lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt)
 {
-    if (attempt < 0 || attempt >= MAX_ATTEMPTS)
-        return lti_fail(r->ctx, LT_ERR_ARG, "attempt %d: not in 0..%d", attempt, MAX_ATTEMPTS - 1);
+    if (attempt < 0 || attempt >= LTI_MAX_ATTEMPTS)
+        return lti_fail(r->ctx, LT_ERR_ARG, "attempt %d: not in 0..%d", attempt,
+                        LTI_MAX_ATTEMPTS - 1);
     r->attempt = attempt;
-    LT_TRY(open_block(r, r->o.first_alone && r->block == 0 ? 1 : r->o.policy.block));
+    const lt_cache_policy *p = &r->o.policy;
+    const int32_t frames = r->block == 0 && p->first ? p->first : p->block;
+    close_block(r);
+    LT_TRY(lti_rollout_renew(r, frames));
+    LT_TRY(open_block(r, frames));
     lt_status s = draw_noise(r, r->x, -1);
     for (int32_t i = 0; i < r->steps && s >= 0; i++)
         s = step(r, i);
@@ -256,20 +249,16 @@ lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt)
 /* Frames that are kept with some noise say so by their timestep, and have it: a label alone would be false. */
 static lt_status context_latent(lti_rollout *r, const float **x)
 {
-    const double sigma = r->o.policy.context_time / 1000;
     *x = r->x;
-    if (sigma == 0) return LT_OK;
+    if (r->o.policy.context_time == 0) return LT_OK;
     LT_TRY(draw_noise(r, r->noise, r->steps));
     *x = r->noise;
-    return lt_lincomb(r->dev, &(lt_lincomb_args){.out = r->noise,
-                                                 .x = {r->x, r->noise},
-                                                 .coef = {(float)(1 - sigma), (float)sigma},
-                                                 .terms = 2,
-                                                 .n = numbers(r)});
+    return lti_rollout_mix(r, r->noise, r->x);
 }
 
-static lt_status commit(lti_rollout *r)
+static lt_status commit(lti_rollout *r, const float *latent)
 {
+    LT_TRY(lti_rollout_remember(r, latent));
     for (int b = 0; b < r->branches; b++)
         LT_TRY(lt_cache_commit(r->cache[b]));
     r->drawn = false;
@@ -282,8 +271,9 @@ lt_status lti_rollout_keep(lti_rollout *r)
     const float *x;
     LT_TRY(context_latent(r, &x));
     LT_TRY(all_branches(r, x, r->steps));
+    LT_TRY(commit(r, r->x));
     r->block++;
-    return commit(r);
+    return LT_OK;
 }
 
 lt_status lti_rollout_give(lti_rollout *r, const float *latent, int32_t frames)
@@ -291,7 +281,7 @@ lt_status lti_rollout_give(lti_rollout *r, const float *latent, int32_t frames)
     if (r->drawn) return lti_fail(r->ctx, LT_ERR_ARG, "frames given while a block is drawn");
     LT_TRY(open_block(r, frames));
     const lt_status s = all_branches(r, latent, r->steps + 1);
-    if (s >= 0) return commit(r);
+    if (s >= 0) return commit(r, latent);
     close_block(r);
     return s;
 }
@@ -308,6 +298,20 @@ int32_t lti_rollout_frames(const lti_rollout *r)
     return r->frames;
 }
 
+bool lti_rollout_drawn(const lti_rollout *r)
+{
+    return r->drawn;
+}
+
+double lti_rollout_density(const lti_rollout *r)
+{
+    const lt_cache *c = r->cache[LTI_COND];
+    const double all = (double)(lt_cache_next_frame(c) + lt_cache_open_frames(c));
+    int32_t n;
+    lt_cache_list(c, &n);
+    return all > 0 ? n / all : 1;
+}
+
 int64_t lti_rollout_block(const lti_rollout *r)
 {
     return r->block;
@@ -320,7 +324,7 @@ int32_t lti_rollout_steps(const lti_rollout *r)
 
 const lt_cache *lti_rollout_cache(const lti_rollout *r, bool uncond)
 {
-    return r->cache[uncond ? UNCOND : COND];
+    return r->cache[uncond ? LTI_UNCOND : LTI_COND];
 }
 
 int64_t lti_rollout_passes(const lti_rollout *r)
@@ -350,5 +354,6 @@ uint64_t lti_rollout_bytes(const lti_dit_config *c, lt_dtype compute, const lt_c
     const uint64_t solver = 4; /* latents that a solver keeps, at most (UniPC) */
     return lti_rollout_cache_bytes(c, compute, policy, h, w, guided) + branches * text +
            (2 + branches + solver) * latent_bytes(c->in_channels, policy->block, h, w) +
+           latent_bytes(c->in_channels, policy->window, h, w) + /* history */
            lti_dit_run_bytes(c, compute, policy->block, h, w, guided && batch ? 2 : 1, steps + 2);
 }

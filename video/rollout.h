@@ -4,13 +4,15 @@
  *   draw: noise ─► few steps (x0, fresh noise) or a solver, with or without guidance ─► latent of the block
  *   keep: one pass on that latent at the context time writes the keys and values that later blocks see
  *
- * A block that is not kept can be drawn again, the same or with other noise: nothing before it has changed. Everything is reserved
- * on creation.
+ * A block that is not kept can be drawn again, the same or with other noise: what it sees has not changed. The latents of kept frames
+ * are held beside their keys and values, so that these can be written again under another prompt. All but prompts is reserved on
+ * creation.
  */
 #ifndef LTI_VIDEO_ROLLOUT_H
 #define LTI_VIDEO_ROLLOUT_H
 
 #include "video/dit.h"
+#include "video/state.h"
 
 /* What the steps leave behind for tests: device memory, valid during the call; x before the step. */
 typedef struct lti_rollout_probe {
@@ -25,7 +27,6 @@ typedef struct lti_rollout_options {
     const lti_dit *dit; /* must outlive the rollout */
     int32_t h, w;       /* of the latent */
     lt_cache_policy policy;
-    bool first_alone; /* the first block is one frame */
     const lt_scheduler_options *schedule;
     double guidance;            /* <= 1: `uncond` is not used; else a second cache */
     const float *cond, *uncond; /* host, [rows, text_dim] */
@@ -47,16 +48,25 @@ LT_MUST_USE lt_status lti_rollout_give(lti_rollout *r, const float *latent, int3
 LT_MUST_USE lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt);
 /* Keeps the block that was drawn. */
 LT_MUST_USE lt_status lti_rollout_keep(lti_rollout *r);
+/* Blocks drawn from now on get these text rows, host [rows, text_dim], for the prompt; the negative one stays. `renew`: kept frames
+ * are treated as the policy says (on_prompt), the next time that a block is drawn. A drawn block must have been kept. */
+LT_MUST_USE lt_status lti_rollout_prompt(lti_rollout *r, const float *text, int32_t rows,
+                                         bool renew);
 
 const float *
 lti_rollout_latent(const lti_rollout *r); /* of the last block: device, [channels, frames, h, w] */
 int32_t lti_rollout_frames(const lti_rollout *r); /* of it */
+bool lti_rollout_drawn(const lti_rollout *r);     /* it is whole and not kept yet */
 int64_t lti_rollout_block(
     const lti_rollout *r); /* number of the next block to be drawn, or of the drawn one */
 int32_t lti_rollout_steps(const lti_rollout *r);
 const lt_cache *lti_rollout_cache(const lti_rollout *r, bool uncond);
+/* Keys that the present block reads over those of all frames until then. */
+double lti_rollout_density(const lti_rollout *r);
 int64_t lti_rollout_passes(const lti_rollout *r);
 double lti_rollout_flops(const lti_rollout *r);
+/* Everything that later blocks depend on but the prompts' rows, to a file or from one of a rollout made with the same options. */
+LT_MUST_USE lt_status lti_rollout_state(lti_rollout *r, lti_state *io);
 /* Of the caches, both branches'. No device needed. */
 uint64_t lti_rollout_cache_bytes(const lti_dit_config *c, lt_dtype compute,
                                  const lt_cache_policy *policy, int32_t h, int32_t w, bool guided);

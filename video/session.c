@@ -44,6 +44,8 @@ static lt_status copy_options(lt_session *s)
     o->step_list = s->list;
     o->image = s->image;
     o->attention = "dense";
+    LT_TRY(lti_prompts_open(&s->prompts, s->ctx, o, s->m->config.text.dim));
+    o->timeline = s->prompts.cue;
     return LT_OK;
 }
 
@@ -105,6 +107,8 @@ void lt_session_destroy(lt_session **session)
     lt_session *s = session ? *session : NULL;
     if (!s) return;
     release_device(s);
+    lti_prompts_close(&s->prompts);
+    free(s->negative_rows.v);
     free(s->rgb);
     free(s->prompt);
     free(s->negative);
@@ -147,12 +151,12 @@ static bool layer_done(void *user, int32_t done, int32_t layers)
     return !atomic_load(&s->cancel);
 }
 
-lt_status lti_session_encode(lt_session *s, lti_text_rows *rows)
+lt_status lti_session_encode(lt_session *s, lti_text_rows *rows, const char *const *text,
+                             int32_t texts)
 {
     const double t = lti_session_now();
-    const char *const text[] = {s->prompt, s->negative};
-    LT_TRY(lti_model_encode(s->m, rows, text, s->o.guidance_scale > 1 ? 2 : 1, layer_done, s));
-    s->report.text_seconds = lti_session_now() - t;
+    LT_TRY(lti_model_encode(s->m, rows, text, texts, layer_done, s));
+    s->report.text_seconds += lti_session_now() - t;
     return LT_OK;
 }
 
@@ -208,14 +212,17 @@ static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *
 
 static lt_status make_latent(lt_session *s)
 {
+    const char *const texts[] = {s->prompt, s->negative};
     lti_text_rows text;
     float *first = NULL;
-    LT_TRY(lti_session_encode(s, &text));
+    LT_TRY(lti_session_encode(s, &text, texts, s->o.guidance_scale > 1 ? 2 : 1));
     lt_status st = LT_OK;
     if (s->image) st = lti_model_encode_image(s->m, &first, s->image, s->o.width, s->o.height);
     if (st >= 0) st = denoise(s, &text, first);
     lt_dev_free(s->dev, first);
     lti_text_rows_free(&text);
+    s->shown = (lt_frames){.block_seconds = s->report.denoise_seconds,
+                           .attention_density = s->report.attention_density};
     return st;
 }
 
@@ -226,7 +233,7 @@ static size_t frame_bytes(const lt_session *s)
     return (size_t)s->o.width * (size_t)s->o.height * 3;
 }
 
-static lt_status open_decoder(lt_session *s)
+lt_status lti_session_open_decoder(lt_session *s)
 {
     const size_t group = frame_bytes(s) * (size_t)s->m->config.info.frame_scale;
     s->rgb = malloc(group);
@@ -251,68 +258,107 @@ static const float *latent_frame(const lt_session *s, int64_t *stride)
                       : s->latent + s->pushed * area;
 }
 
-/* All frames of the next latent frame. */
-static lt_status decode_group(lt_session *s, lt_frames *out, int64_t first)
+static lt_status begin_group(lt_session *s)
 {
     int64_t stride;
     const float *z = latent_frame(s, &stride);
-    const int32_t most = s->m->config.info.frame_scale;
-    *out = (lt_frames){.rgb = s->rgb, .width = s->o.width, .height = s->o.height, .first = first};
+    LT_TRY(lti_session_cancelled(s, "decoding"));
     LT_TRY(lt_vae_decoder_push(s->decoder, z, stride));
     s->report.vae_flops +=
         lt_vae_decode_flops(lt_vae_get_config(s->m->vae), s->h, s->w, s->pushed == 0);
-    s->pushed++;
-    s->used++;
+    s->in_group = true;
+    s->group = 0;
+    return LT_OK;
+}
+
+/* All frames of the next latent frame; of one that was cancelled half way, the rest. */
+static lt_status decode_group(lt_session *s, int64_t first)
+{
+    const int32_t most = s->m->config.info.frame_scale;
+    if (!s->in_group) LT_TRY(begin_group(s));
     for (;;) {
         lt_image img;
-        LT_TRY(lti_session_cancelled(s, "decoding"));
+        if (s->group) LT_TRY(lti_session_cancelled(s, "decoding"));
         const lt_status st = lt_vae_decoder_next(s->decoder, &img);
-        if (st == LT_AGAIN) return LT_OK;
+        if (st == LT_AGAIN) break;
         LT_TRY(st);
-        if (out->count == most)
+        if (s->group == most)
             return lti_fail(s->ctx, LT_ERR_SHAPE, "the VAE made more than %d frames of one", most);
-        LT_TRY(take_frame(s, &img, out->count++));
-        lti_session_progress(s, LT_PHASE_DECODE, (int32_t)first + out->count, s->o.num_frames);
+        LT_TRY(take_frame(s, &img, s->group++));
+        lti_session_progress(s, LT_PHASE_DECODE, (int32_t)first + s->group, s->o.num_frames);
     }
+    s->in_group = false;
+    s->pushed++;
+    s->used++;
+    return LT_OK;
+}
+
+lt_status lti_session_start(lt_session *s)
+{
+    if (s->state != LTI_SESSION_NEW) return LT_OK;
+    LT_TRY(lti_session_cancelled(s, "starting"));
+    s->start = s->step_start = lti_session_now();
+    LT_TRY(s->o.mode == LT_MODE_AR ? lti_session_open_rollout(s) : make_latent(s));
+    LT_TRY(lti_session_open_decoder(s));
+    s->state = LTI_SESSION_DECODE;
+    return LT_OK;
+}
+
+static void describe(lt_session *s, lt_frames *out, int64_t first, double seconds)
+{
+    const lt_prompt_mark *mark = lti_prompts_mark(&s->prompts, s->shown.prompt);
+    *out = s->shown;
+    out->rgb = s->rgb;
+    out->count = s->group;
+    out->width = s->o.width;
+    out->height = s->o.height;
+    out->first = first;
+    out->decode_seconds = seconds;
+    out->prompt_text = mark ? mark->prompt : s->prompt;
+    out->prompt_frame = mark ? mark->frame : 0;
 }
 
 static lt_status next_frames(lt_session *s, lt_frames *out)
 {
-    LT_TRY(lti_session_cancelled(s, s->state == LTI_SESSION_NEW ? "starting" : "decoding"));
-    if (s->state == LTI_SESSION_NEW) {
-        s->start = s->step_start = lti_session_now();
-        LT_TRY(s->o.mode == LT_MODE_AR ? lti_session_open_rollout(s) : make_latent(s));
-        LT_TRY(open_decoder(s));
-        s->state = LTI_SESSION_DECODE;
-    }
-    if (s->rollout && s->used == lti_rollout_frames(s->rollout)) LT_TRY(lti_session_next_block(s));
+    LT_TRY(lti_session_start(s));
+    if (s->rollout && lti_session_wants_block(s)) LT_TRY(lti_session_next_block(s));
     const double t = lti_session_now();
     const int32_t scale = s->m->config.info.frame_scale;
     const int64_t first = s->pushed ? 1 + (int64_t)(s->pushed - 1) * scale : 0;
-    LT_TRY(decode_group(s, out, first));
+    LT_TRY(decode_group(s, first));
+    describe(s, out, first, lti_session_now() - t);
     s->report.decode_seconds += lti_session_now() - t;
     s->report.total_seconds = lti_session_now() - s->start;
     if (first == 0) s->report.first_frame_seconds = s->report.total_seconds;
     if (s->pushed == s->frames) {
         s->state = LTI_SESSION_END;
-        release_device(s);
+        if (!s->rollout) release_device(s); /* blocks may be saved yet */
     }
     return LT_OK;
+}
+
+lt_status lti_session_alive(lt_session *s)
+{
+    if (s->state != LTI_SESSION_FAILED) return LT_OK;
+    return lti_fail(s->ctx, s->failure, "%s", s->message);
+}
+
+lt_status lti_session_settle(lt_session *s, lt_status st)
+{
+    if (st >= 0) return st;
+    snprintf(s->message, sizeof s->message, "%s", lt_error(s->ctx));
+    s->failure = st;
+    s->state = LTI_SESSION_FAILED;
+    if (st != LT_ERR_CANCELLED || !s->rollout) release_device(s);
+    return st;
 }
 
 lt_status lt_session_next(lt_session *s, lt_frames *out)
 {
     *out = (lt_frames){0};
     if (s->state == LTI_SESSION_END) return LT_END;
-    if (s->state == LTI_SESSION_FAILED) return lti_fail(s->ctx, s->failure, "%s", s->message);
-    const lt_status st = next_frames(s, out);
-    if (st >= 0) return st;
-    *out = (lt_frames){0};
-    snprintf(s->message, sizeof s->message, "%s", lt_error(s->ctx));
-    s->failure = st;
-    s->state = LTI_SESSION_FAILED;
-    release_device(s);
-    return st;
+    LT_TRY(lti_session_alive(s));
+    return lti_session_settle(s, next_frames(s, out));
 }
 
 void lt_session_get_report(const lt_session *s, lt_session_report *out)

@@ -1,17 +1,22 @@
 /* session_blocks.c: mode ar: blocks drawn one after the other, and their prompts. */
 #include "video/session_internal.h"
 
-static lt_status create_rollout(lt_session *s, const lti_text_rows *text)
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rollout ---- */
+
+lt_status lti_session_create_rollout(lt_session *s, lti_rows prompt, lti_rows negative)
 {
     lti_rollout_options o = {.dit = s->m->dit,
                              .h = s->h,
                              .w = s->w,
                              .schedule = &s->schedule,
                              .guidance = s->o.guidance_scale,
-                             .cond = text->of[0],
-                             .cond_rows = text->n[0],
-                             .uncond = text->of[1],
-                             .uncond_rows = text->n[1],
+                             .cond = prompt.v,
+                             .cond_rows = prompt.n,
+                             .uncond = negative.v,
+                             .uncond_rows = negative.n,
                              .batch = s->report.cfg_batch,
                              .seed = s->o.seed,
                              .cancel = &s->cancel};
@@ -19,43 +24,131 @@ static lt_status create_rollout(lt_session *s, const lti_text_rows *text)
     return lti_rollout_create(&s->rollout, &o);
 }
 
+static lt_status keep_negative(lt_session *s, const lti_text_rows *text)
+{
+    const size_t bytes = (size_t)text->n[1] * (size_t)s->m->config.text.dim * sizeof(float);
+    s->negative_rows = (lti_rows){malloc(bytes + 1), text->n[1]};
+    if (!s->negative_rows.v) return lti_fail(s->ctx, LT_ERR_MEM, "no memory for rows of text");
+    if (bytes) memcpy(s->negative_rows.v, text->of[1], bytes);
+    return LT_OK;
+}
+
+/* A prompt that is asked for before the first block takes the place of the one in the options. */
 lt_status lti_session_open_rollout(lt_session *s)
 {
+    const char *due = lti_prompts_due(&s->prompts, 0);
+    const char *const texts[] = {due ? due : s->prompt, s->negative};
     lti_text_rows text;
-    LT_TRY(lti_session_encode(s, &text));
+    LT_TRY(lti_session_encode(s, &text, texts, s->o.guidance_scale > 1 ? 2 : 1));
     const double t = lti_session_now();
-    const lt_status st = create_rollout(s, &text);
+    lt_status st = keep_negative(s, &text);
+    if (st >= 0) st = lti_prompts_begin(&s->prompts, texts[0], 0, 0, text.of[0], text.n[0]);
     lti_text_rows_free(&text);
+    if (st >= 0) st = lti_session_create_rollout(s, s->prompts.now, s->negative_rows);
     s->report.denoise_seconds = lti_session_now() - t;
     return st;
+}
+
+/* ---- prompts ---- */
+
+/* The video frame that the block to be drawn begins with. */
+static int64_t block_begin(const lt_session *s)
+{
+    const int64_t latent = lt_cache_next_frame(lti_rollout_cache(s->rollout, false));
+    return latent ? 1 + (latent - 1) * s->m->config.info.frame_scale : 0;
+}
+
+/* What was asked for comes into force with the next block, at once or a little more with each. */
+static lt_status turn_prompt(lt_session *s)
+{
+    lti_prompts *p = &s->prompts;
+    const int64_t block = lti_rollout_block(s->rollout);
+    bool changed, renew;
+    if (p->block == block) return LT_OK; /* a block that was cancelled is drawn again */
+    const char *text = lti_prompts_due(p, block_begin(s));
+    if (text) {
+        lti_text_rows rows;
+        LT_TRY(lti_session_encode(s, &rows, &text, 1));
+        const lt_status st =
+            lti_prompts_begin(p, text, block_begin(s), block, rows.of[0], rows.n[0]);
+        lti_text_rows_free(&rows);
+        LT_TRY(st);
+    }
+    LT_TRY(lti_prompts_step(p, block, &changed, &renew));
+    if (!changed) return LT_OK;
+    return lti_rollout_prompt(s->rollout, p->now.v, p->now.n, renew);
+}
+
+lt_status lt_session_prompt(lt_session *s, const char *prompt, int32_t blend_blocks)
+{
+    if (s->o.mode != LT_MODE_AR) return LT_ERR_UNSUPPORTED;
+    return lti_prompts_post(&s->prompts, prompt, blend_blocks);
+}
+
+const lt_prompt_mark *lt_session_prompts(const lt_session *s, int32_t *count)
+{
+    *count = s->prompts.marks;
+    return s->prompts.mark;
+}
+
+/* ---- blocks ---- */
+
+bool lti_session_wants_block(const lt_session *s)
+{
+    return !lti_rollout_drawn(s->rollout) || s->used == lti_rollout_frames(s->rollout);
+}
+
+bool lti_session_untouched(const lt_session *s)
+{
+    return s->rollout && lti_rollout_drawn(s->rollout) && s->used == 0 && !s->in_group;
+}
+
+static void count_passes(lt_session *s)
+{
+    s->report.dit_passes = (int32_t)lti_rollout_passes(s->rollout);
+    s->report.dit_flops = lti_rollout_flops(s->rollout);
 }
 
 static void count_block(lt_session *s, double seconds, uint64_t allocs)
 {
     lt_session_report *r = &s->report;
+    const int32_t patch = s->m->config.dit.patch;
+    const int32_t marks = s->prompts.marks;
+    count_passes(s);
     r->denoise_seconds += seconds;
-    r->dit_passes = (int32_t)lti_rollout_passes(s->rollout);
-    r->dit_flops = lti_rollout_flops(s->rollout);
-    r->tokens = (int64_t)lti_rollout_frames(s->rollout) * (s->h / s->m->config.dit.patch) *
-                (s->w / s->m->config.dit.patch);
-    r->attention_density = 1;
-    if (r->blocks++ == 0) return;
-    r->step_allocs += allocs;
-    if (seconds > r->block_seconds_max) r->block_seconds_max = seconds;
+    r->tokens = (int64_t)lti_rollout_frames(s->rollout) * (s->h / patch) * (s->w / patch);
+    r->attention_density = lti_rollout_density(s->rollout);
+    s->shown = (lt_frames){.block = lti_rollout_block(s->rollout),
+                           .block_seconds = seconds,
+                           .attention_density = r->attention_density,
+                           .cache_bytes = r->cache_bytes,
+                           .prompt = s->prompts.mark[marks - 1].number};
+    r->blocks++;
+    if (s->warm) r->step_allocs += allocs;
+    if (s->warm && seconds > r->block_seconds_max) r->block_seconds_max = seconds;
+    s->warm = true;
+}
+
+static uint64_t allocations(const lt_session *s)
+{
+    lt_mem_stats m;
+    lt_dev_mem_stats(s->dev, &m);
+    return m.alloc_calls;
 }
 
 /* Keeps the block that has been handed out and draws the next. The pass that keeps it comes here, not after drawing, so that
- * frames are out before it. */
+ * frames are out before it. Whatever of it is cancelled can be done again. */
 lt_status lti_session_next_block(lt_session *s)
 {
-    const int32_t frames = lti_rollout_frames(s->rollout);
     const double t = lti_session_now();
-    lt_mem_stats before, after;
-    lt_dev_mem_stats(s->dev, &before);
-    if (frames) LT_TRY(lti_rollout_keep(s->rollout));
+    uint64_t allocs = 0, before = allocations(s);
+    if (lti_rollout_drawn(s->rollout)) LT_TRY(lti_rollout_keep(s->rollout));
+    allocs += allocations(s) - before;
+    LT_TRY(turn_prompt(s)); /* may allocate */
+    before = allocations(s);
     LT_TRY(lti_rollout_draw(s->rollout, 0));
-    lt_dev_mem_stats(s->dev, &after);
-    count_block(s, lti_session_now() - t, after.alloc_calls - before.alloc_calls);
+    allocs += allocations(s) - before;
+    count_block(s, lti_session_now() - t, allocs);
     s->used = 0;
     const int32_t each = lti_rollout_frames(s->rollout);
     lti_session_progress(s, LT_PHASE_DENOISE, (int32_t)s->report.blocks,
@@ -63,28 +156,34 @@ lt_status lti_session_next_block(lt_session *s)
     return LT_OK;
 }
 
-lt_status lt_session_prompt(lt_session *s, const char *prompt, int32_t blend_blocks)
+static lt_status draw(lt_session *s)
 {
-    (void)s;
-    (void)prompt;
-    (void)blend_blocks;
-    return LT_ERR_UNSUPPORTED;
-}
-
-const lt_prompt_mark *lt_session_prompts(const lt_session *s, int32_t *count)
-{
-    (void)s;
-    *count = 0;
-    return NULL;
+    LT_TRY(lti_session_start(s));
+    if (lti_session_untouched(s)) return LT_OK;
+    if (!lti_session_wants_block(s) || s->in_group) return LT_AGAIN;
+    return lti_session_next_block(s);
 }
 
 lt_status lt_session_draw(lt_session *s)
 {
-    return lti_fail(s->ctx, LT_ERR_UNSUPPORTED, "drawing without frames is not there yet");
+    if (s->o.mode != LT_MODE_AR)
+        return lti_fail(s->ctx, LT_ERR_UNSUPPORTED, "only mode ar draws block after block");
+    if (s->state == LTI_SESSION_END) return LT_END;
+    LT_TRY(lti_session_alive(s));
+    return lti_session_settle(s, draw(s));
 }
 
 lt_status lt_session_redraw(lt_session *s, int32_t attempt)
 {
-    return lti_fail(s->ctx, LT_ERR_UNSUPPORTED, "attempt %d: drawing again is not there yet",
-                    attempt);
+    LT_TRY(lti_session_alive(s));
+    if (attempt < 0 || attempt > 255)
+        return lti_fail(s->ctx, LT_ERR_ARG, "attempt %d: not in 0..255", attempt);
+    if (!lti_session_untouched(s))
+        return lti_fail(s->ctx, LT_ERR_ARG, "no block is drawn of which no frame is out");
+    const double t = lti_session_now();
+    const lt_status st = lti_rollout_draw(s->rollout, attempt);
+    count_passes(s);
+    s->shown.block_seconds += lti_session_now() - t;
+    s->report.denoise_seconds += lti_session_now() - t;
+    return lti_session_settle(s, st);
 }

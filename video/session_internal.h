@@ -5,6 +5,7 @@
 #define LTI_VIDEO_SESSION_INTERNAL_H
 
 #include "video/model_internal.h"
+#include "video/prompts.h"
 #include "video/rollout.h"
 
 typedef enum lti_session_state {
@@ -31,24 +32,51 @@ struct lt_session {
 
     float *latent;        /* device, once denoised */
     lti_rollout *rollout; /* AR: instead of it */
-    int32_t used;         /* latent frames of the present block that the decoder has had */
+    lti_prompts prompts;
+    lti_rows negative_rows;
+    int32_t used;    /* latent frames of the present block that have been handed out */
+    bool warm;       /* a block has been drawn: the next shall allocate nothing */
+    lt_frames shown; /* what lt_session_next says of the present block */
     lt_vae_decoder *decoder;
-    int32_t pushed; /* latent frames given to the decoder */
+    int32_t pushed; /* latent frames that have been handed out */
+    bool in_group;  /* the next one is with the decoder ... */
+    int32_t group;  /* ... and so many of its frames are in rgb */
     uint8_t *rgb_dev, *rgb;
     double start, step_start;
     lt_session_report report;
 };
 
+/* LT_OK, or what the session has failed with. */
+LT_MUST_USE lt_status lti_session_alive(lt_session *s);
+/* Remembers a failure; gives `st`. */
+LT_MUST_USE lt_status lti_session_settle(lt_session *s, lt_status st);
+/* The first call makes what all later ones need. */
+LT_MUST_USE lt_status lti_session_start(lt_session *s);
 double lti_session_now(void);
 LT_MUST_USE lt_status lti_session_cancelled(lt_session *s, const char *where);
 void lti_session_progress(lt_session *s, lt_phase phase, int32_t step, int32_t steps);
-/* Rows of the prompt and, with guidance, of the negative one. */
-LT_MUST_USE lt_status lti_session_encode(lt_session *s, lti_text_rows *rows);
+/* Rows of `texts` texts. */
+LT_MUST_USE lt_status lti_session_encode(lt_session *s, lti_text_rows *rows,
+                                         const char *const *text, int32_t texts);
+LT_MUST_USE lt_status lti_session_open_decoder(lt_session *s);
 
 /* ---- session_blocks.c ---- */
 
 LT_MUST_USE lt_status lti_session_open_rollout(lt_session *s);
+/* The rollout of these rows. */
+LT_MUST_USE lt_status lti_session_create_rollout(lt_session *s, lti_rows prompt, lti_rows negative);
+/* No frame of the drawn block has been handed out. */
+bool lti_session_untouched(const lt_session *s);
+/* All of them have, or there is no block. */
+bool lti_session_wants_block(const lt_session *s);
 /* Keeps the block that has been handed out and draws the next. */
 LT_MUST_USE lt_status lti_session_next_block(lt_session *s);
+
+/* ---- snapshot.c, from an open file: for the fuzzers ---- */
+
+LT_MUST_USE lt_status lti_snapshot_read_head(lt_snapshot_info *out, lt_ctx *ctx, FILE *f,
+                                             uint64_t bytes);
+LT_MUST_USE lt_status lti_snapshot_read(lt_session **out, lt_model *model, FILE *f, uint64_t bytes,
+                                        const lt_session_options *opt);
 
 #endif

@@ -1,6 +1,7 @@
 /* validate.c: what a session may be asked for. Nothing is changed in silence: a size that cannot be is refused with the nearest that
  * can, and only what was left open is filled in. */
 #include "video/model_internal.h"
+#include "video/prompts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -120,11 +121,23 @@ static void fill_defaults(const lt_model_info *info, lt_session_options *o)
     if (!o->attention) o->attention = "dense";
 }
 
+/* A timeline that begins at once may stand for the prompt. */
+static lt_status check_prompts(lt_ctx *ctx, lt_session_options *o)
+{
+    if (o->cues && o->mode != LT_MODE_AR)
+        return lti_fail(ctx, LT_ERR_ARG, "%d prompts by time: only mode ar can change its prompt",
+                        o->cues);
+    LT_TRY(lti_prompts_check(ctx, o->timeline, o->cues, o->fps));
+    if (!o->prompt && o->cues && lti_cue_frame(o->timeline, o->fps) == 0)
+        o->prompt = o->timeline[0].prompt;
+    return o->prompt ? LT_OK : lti_fail(ctx, LT_ERR_ARG, "no prompt");
+}
+
 lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info, lt_session_options *o)
 {
     fill_defaults(info, o);
-    if (!o->prompt) return lti_fail(ctx, LT_ERR_ARG, "no prompt");
     LT_TRY(check_sizes(ctx, info, o));
+    LT_TRY(check_prompts(ctx, o));
     LT_TRY(check_sampling(ctx, o));
     if (strcmp(o->attention, "dense"))
         return lti_fail(ctx, LT_ERR_ARG, "attention '%s': only 'dense' is there", o->attention);

@@ -1,0 +1,170 @@
+/* rollout_kept.c: the frames that a rollout keeps: their latents beside their keys and values, what another prompt does to them, and the
+ * way to a file and back. */
+#include "video/rollout_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t plane_bytes(const lti_rollout *r)
+{
+    return (size_t)r->o.h * (size_t)r->o.w * sizeof(float);
+}
+
+static float *history_of(const lti_rollout *r, int32_t slot)
+{
+    return r->history + (int64_t)slot * r->channels * r->o.h * r->o.w;
+}
+
+lt_status lti_rollout_remember(lti_rollout *r, const float *latent)
+{
+    const int64_t area = (int64_t)r->o.h * r->o.w;
+    int32_t n;
+    const lt_cache_frame *list = lt_cache_list(r->cache[LTI_COND], &n);
+    for (int32_t f = 0; f < r->frames; f++)
+        for (int32_t c = 0; c < r->channels; c++)
+            LT_TRY(lt_dev_copy(r->dev, history_of(r, list[n - r->frames + f].slot) + c * area,
+                               latent + ((int64_t)c * r->frames + f) * area, plane_bytes(r)));
+    return LT_OK;
+}
+
+/* The kept frames first .. first + frames - 1 of the list as one latent in r->noise. */
+static lt_status recall(lti_rollout *r, int32_t first, int32_t frames)
+{
+    const int64_t area = (int64_t)r->o.h * r->o.w;
+    int32_t n;
+    const lt_cache_frame *list = lt_cache_kept(r->cache[LTI_COND], &n);
+    for (int32_t f = 0; f < frames; f++)
+        for (int32_t c = 0; c < r->channels; c++)
+            LT_TRY(lt_dev_copy(r->dev, r->noise + ((int64_t)c * frames + f) * area,
+                               history_of(r, list[first + f].slot) + c * area, plane_bytes(r)));
+    return LT_OK;
+}
+
+/* The keys and values of these kept frames, from their latents, under the present prompt. */
+static lt_status write_again(lti_rollout *r, int32_t first, int32_t frames)
+{
+    enum { AGAIN = 0x8000 }; /* its noise, beside that of steps */
+    const float *x = r->noise;
+    LT_TRY(recall(r, first, frames));
+    r->frames = frames;
+    if (r->o.policy.context_time > 0) {
+        LT_TRY(lti_rollout_noise(r, r->v[LTI_COND], 0, AGAIN + first));
+        LT_TRY(lti_rollout_mix(r, r->v[LTI_COND], r->noise));
+        x = r->v[LTI_COND];
+    }
+    LT_TRY(lt_cache_reopen(r->cache[LTI_COND], first, frames));
+    const lt_status s = lti_rollout_pass(r, x, r->steps, LTI_COND, 1);
+    lt_cache_rollback(r->cache[LTI_COND]);
+    return s;
+}
+
+/* Block after block, the oldest first, each seeing what is before it: so it takes no more memory than drawing does, and nothing that has
+ * left the window has a part in it. Pinned frames stay as they are. The order is from the list alone: a renewal that was cut short
+ * can begin again. */
+static lt_status recache(lti_rollout *r, int32_t next_frames)
+{
+    int32_t n;
+    LT_TRY(lt_cache_make_room(r->cache[LTI_COND], next_frames));
+    const lt_cache_frame *list = lt_cache_kept(r->cache[LTI_COND], &n);
+    for (int32_t first = 0, frames; first < n; first += frames) {
+        /* whole blocks are at the end of the list */
+        const int32_t most = (n - first - 1) % r->o.policy.block + 1;
+        for (frames = 0; frames < most && !list[first + frames].pinned; frames++) {
+        }
+        if (frames)
+            LT_TRY(write_again(r, first, frames));
+        else
+            frames = 1;
+    }
+    return LT_OK;
+}
+
+lt_status lti_rollout_renew(lti_rollout *r, int32_t next_frames)
+{
+    if (r->stale && r->o.policy.on_prompt == LT_CACHE_RECACHE) LT_TRY(recache(r, next_frames));
+    if (r->stale && r->o.policy.on_prompt == LT_CACHE_FLUSH)
+        for (int b = 0; b < r->branches; b++)
+            LT_TRY(lt_cache_flush(r->cache[b], LT_CACHE_FLUSH_FRAMES));
+    r->stale = false;
+    return LT_OK;
+}
+
+lt_status lti_rollout_prompt(lti_rollout *r, const float *text, int32_t rows, bool again)
+{
+    if (r->drawn) return lti_fail(r->ctx, LT_ERR_ARG, "another prompt while a block is drawn");
+    lti_prompt *p;
+    LT_TRY(lti_prompt_create(&p, r->o.dit, text, rows, lti_dit_run_tokens(r->run), NULL));
+    lti_prompt_destroy(&r->prompt[LTI_COND]);
+    r->prompt[LTI_COND] = p;
+    r->stale = r->stale || again;
+    return LT_OK;
+}
+
+/* ---- to a file and back ---- */
+
+static lt_status count_state(lti_rollout *r, lti_state *io)
+{
+    const int64_t most = (int64_t)1 << 38;
+    LT_TRY(lti_state_int(io, "block", &r->block, 0, most)); /* keys of noise hold it */
+    LT_TRY(lti_state_int32(io, "frames of the block", &r->frames, 0, r->o.policy.block));
+    LT_TRY(lti_state_int32(io, "attempt", &r->attempt, 0, LTI_MAX_ATTEMPTS - 1));
+    LT_TRY(lti_state_bool(io, "drawn", &r->drawn));
+    LT_TRY(lti_state_bool(io, "stale", &r->stale));
+    LT_TRY(lti_state_int(io, "passes", &r->passes, 0, INT64_MAX));
+    LT_TRY(lti_state_real(io, "operations", &r->flops, 0, 1e300));
+    if (r->drawn && r->frames == 0)
+        return lti_fail(r->ctx, LT_ERR_FORMAT, "a block of no frames is drawn");
+    return LT_OK;
+}
+
+/* Which frames a cache holds, then their keys and values, layer after layer. */
+static lt_status cache_state(lti_rollout *r, lti_state *io, lt_cache *c)
+{
+    const lti_dit_config *d = lti_dit_get_config(r->o.dit);
+    int64_t next = lt_cache_next_frame(c);
+    int32_t n;
+    const lt_cache_frame *kept = lt_cache_kept(c, &n);
+    LT_TRY(lti_state_int(io, "next frame", &next, 0, INT64_MAX));
+    LT_TRY(lti_state_int32(io, "kept frames", &n, 0, r->o.policy.window));
+    lt_cache_frame *list = calloc((size_t)n + 1, sizeof *list);
+    if (!list) return lti_fail(r->ctx, LT_ERR_MEM, "no memory for a list of %d frames", n);
+    if (!io->reading) memcpy(list, kept, (size_t)n * sizeof *list);
+    lt_status s = LT_OK;
+    for (int32_t i = 0; i < n && s >= 0; i++) {
+        s = lti_state_int(io, "kept frame", &list[i].frame, 0, INT64_MAX);
+        if (s >= 0) s = lti_state_int32(io, "slot", &list[i].slot, 0, r->o.policy.window - 1);
+        if (s >= 0) s = lti_state_bool(io, "pinned", &list[i].pinned);
+    }
+    if (s >= 0 && io->reading) s = lt_cache_restore(c, next, list, n);
+    for (int32_t l = 0; l < d->layers && s >= 0; l++)
+        for (int32_t i = 0; i < n && s >= 0; i++) {
+            const lt_mat m = lt_cache_layer(c, l);
+            const size_t rows = (size_t)(lt_cache_rows(c) / r->o.policy.window),
+                         bytes = rows * (size_t)m.ld * lt_dtype_size(m.dtype);
+            s = lti_state_device(io, (uint8_t *)m.data + (size_t)list[i].slot * bytes, bytes);
+        }
+    free(list);
+    return s;
+}
+
+/* A drawn block is open in the caches: the slots follow from the list. */
+static lt_status block_state(lti_rollout *r, lti_state *io)
+{
+    if (!r->drawn) return LT_OK;
+    for (int b = 0; b < r->branches && io->reading; b++)
+        LT_TRY(lt_cache_reserve(r->cache[b], r->frames));
+    return lti_state_device(io, r->x, (size_t)lti_rollout_numbers(r) * sizeof(float));
+}
+
+lt_status lti_rollout_state(lti_rollout *r, lti_state *io)
+{
+    int32_t n;
+    LT_TRY(count_state(r, io));
+    for (int b = 0; b < r->branches; b++)
+        LT_TRY(cache_state(r, io, r->cache[b]));
+    const lt_cache_frame *kept = lt_cache_kept(r->cache[LTI_COND], &n);
+    for (int32_t i = 0; i < n; i++)
+        LT_TRY(lti_state_device(io, history_of(r, kept[i].slot),
+                                (size_t)r->channels * plane_bytes(r)));
+    return block_state(r, io);
+}
