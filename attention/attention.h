@@ -171,6 +171,93 @@ lt_cache_plan(const lt_cache *c); /* every row of the open block reads what is v
 LT_API const lt_rope *lt_cache_key_rope(const lt_cache *c);   /* by row of the ring */
 LT_API const lt_rope *lt_cache_query_rope(const lt_cache *c); /* by row of the open block */
 
+/* ---- tilings ------------------------------------------------------------------------------ */
+
+/* Tokens in the order of small boxes of frames x rows x columns, so that the tokens of a box are neighbours. Boxes at the far ends
+ * may be smaller; nothing is padded. */
+typedef struct lt_tiling {
+    lt_grid grid;
+    int32_t tile[3], count[3]; /* tokens of a box, boxes; on each axis */
+    int32_t tiles;
+    int32_t *off;   /* [tiles + 1] first row of a box; boxes in the order of frames, rows, columns */
+    int32_t *order; /* [tokens] row of a token */
+    int32_t *token; /* [tokens] token of a row */
+} lt_tiling;
+/* tile: sides of a box, at least 1; longer than the grid means the grid. Errors: LT_ERR_ARG, LT_ERR_MEM. */
+LT_MUST_USE LT_API lt_status lt_tiling_create(lt_tiling *out, lt_ctx *ctx, lt_grid grid,
+                                              const int32_t tile[3]);
+LT_API void lt_tiling_destroy(lt_tiling *t);
+/* A box of about `tokens` tokens, at most max_frames deep: one that divides the grid where there is one of such size, else the one
+ * that leaves the least ragged ends. */
+LT_API void lt_tiling_choose(int32_t tile[3], lt_grid grid, int32_t tokens, int32_t max_frames);
+
+/* ---- sparse attention --------------------------------------------------------------------- */
+
+/* How to choose what is read, as text: "NAME[:key=value,...]", "topk:keep=0.2,warmup=0.25". lt_sparse_help lists names and keys. */
+typedef struct lt_sparse_spec {
+    int32_t method; /* its place in the table; 0 = dense */
+    double warmup;  /* this part of the steps stays dense */
+    int32_t layers; /* so many first layers too */
+    int32_t tile[3];   /* box of the 3D tiling; 0 = chosen by the grid */
+    int32_t rows;      /* query rows of a list, where tokens stay in their order; 0 = chosen */
+    int32_t window[3]; /* sta: boxes on each axis */
+    double density;    /* svg: of the band, before the sink */
+    double decay;      /* radial */
+    int32_t base;      /* svg, radial: least width and rounding, in tokens; 0 = chosen by the frame */
+    bool sink;         /* svg, radial: the first frame is always read */
+    double keep, mass, tau; /* topk: part of the boxes; or of the weight; or deviations above the mean; one of them is set */
+    bool centroid;          /* topk: boxes that are not read stand in as their mean */
+    double drift; /* topk: lists are made anew when queries and keys have changed by so much */
+} lt_sparse_spec;
+/* NULL or "": dense. Errors: LT_ERR_ARG with a message that names the word. */
+LT_MUST_USE LT_API lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text);
+LT_MUST_USE LT_API lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *spec);
+/* Name and one line about method i, keys and defaults included; NULL behind the last. */
+LT_API const char *lt_sparse_name(int32_t i);
+LT_API const char *lt_sparse_help(int32_t i);
+
+/* Makes and keeps the plans of all layers. Everything is reserved on creation. */
+typedef struct lt_sparse lt_sparse;
+typedef struct lt_sparse_options {
+    lt_sparse_spec spec;
+    lt_grid grid; /* of a call's queries; with a cache: of the largest block */
+    int32_t heads, head_dim, layers, samples;
+    lt_dtype dtype; /* of q, k, v */
+    int32_t slots;  /* of the cache that keys are in; 0: keys are those of the queries' tokens */
+    double bias;    /* the cache policy's; 0 = 1 */
+} lt_sparse_options;
+LT_MUST_USE LT_API lt_status lt_sparse_create(lt_sparse **out, lt_dev *dev,
+                                              const lt_sparse_options *opt);
+LT_API void lt_sparse_destroy(lt_sparse **s); /* accepts NULL */
+/* Device bytes that lt_sparse_create takes. */
+LT_API uint64_t lt_sparse_bytes(const lt_sparse_options *opt);
+/* Rows that tokens must stand in, [tokens of the grid], host; NULL: as they are. A cache has this order in every frame. */
+LT_API const int32_t *lt_sparse_order(const lt_sparse *s);
+
+typedef struct lt_sparse_call {
+    int32_t layer, sample;
+    double progress; /* part of the steps that are done */
+    lt_mat q, k, v;  /* as in lt_attention; q [lq], k and v [lk] */
+    int64_t lq, lk;
+    const lt_cache *cache; /* NULL: k and v are of the queries' tokens */
+    const lt_rope *k_rope; /* as in lt_attention */
+} lt_sparse_call;
+/* *plan: what the call is to read; NULL: all of it, the caller has a plan for that. Valid until the next call on `s`. */
+LT_MUST_USE LT_API lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **plan,
+                                            const lt_sparse_call *c);
+/* Where attention with that plan must leave its lse, [heads, lq]; NULL: not wanted. */
+LT_API float *lt_sparse_lse(const lt_sparse *s);
+/* After attention with that plan: adds to `out` what stands in for the rest. Nothing where lt_sparse_lse is NULL. */
+LT_MUST_USE LT_API lt_status lt_sparse_finish(lt_sparse *s, const lt_sparse_call *c, lt_mat out);
+
+typedef struct lt_sparse_stats {
+    int64_t calls, sparse_calls, plans; /* plans: lists made */
+    double read, all; /* query-key pairs, mean over heads, of all calls */
+    double sparse_read, sparse_all; /* of those that were not dense */
+    double seconds;                 /* of planning, the stand-ins included */
+} lt_sparse_stats;
+LT_API void lt_sparse_get_stats(const lt_sparse *s, lt_sparse_stats *out);
+
 #ifdef __cplusplus
 }
 #endif

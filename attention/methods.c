@@ -1,0 +1,255 @@
+/* methods.c: the table of ways to choose keys, their text form, and how lists of keys are written. */
+#include "attention/methods.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Defaults are the released ones, as far as they are not of one grid alone. */
+static const lti_method methods[] = {
+    {.name = "dense", .keys = " ", .help = "dense: everything is read"},
+    {.name = "sta",
+     .list = lti_list_sta,
+     .tiled = true,
+     .groups = 1,
+     .keys = " warmup layers tile window ",
+     .defaults = {.warmup = 0.25, .window = {5, 3, 5}},
+     .help = "sta: a window of boxes; window=5x3x5 (odd), tile=FxHxW, warmup=0.25, layers=0"},
+    {.name = "svg",
+     .list = lti_list_svg,
+     .groups = 2,
+     .keys = " warmup layers rows density base sink ",
+     .defaults = {.warmup = 0.2, .layers = 1, .density = 0.3, .sink = true},
+     .help = "svg: bands in space or in time, by head; density=0.3, sink=on, base, rows, "
+             "warmup=0.2, layers=1"},
+    {.name = "radial",
+     .list = lti_list_radial,
+     .groups = 1,
+     .keys = " warmup layers rows decay base sink ",
+     .defaults = {.warmup = 0.25, .layers = 1, .decay = 0.2, .sink = true},
+     .help = "radial: bands that narrow with distance in time; decay=0.2, sink=on, base, rows, "
+             "warmup=0.25, layers=1"},
+    {.name = "topk",
+     .list = lti_list_topk,
+     .tiled = true,
+     .keys = " warmup layers tile keep p tau centroid drift ",
+     .defaults = {.warmup = 0.25, .keep = 0.2, .drift = 0.1},
+     .help =
+         "topk: the boxes whose mean key fits best; keep=0.2 (part) or p=0.9 (of the weight) or "
+         "tau=1 (deviations),\ncentroid (the rest stand in as means), drift=0.1, tile=FxHxW, "
+         "warmup=0.25, layers=0"},
+};
+
+const lti_method *lti_method_at(int32_t i)
+{
+    return i >= 0 && (size_t)i < LT_COUNT(methods) ? &methods[i] : NULL;
+}
+
+const char *lt_sparse_name(int32_t i)
+{
+    return lti_method_at(i) ? methods[i].name : NULL;
+}
+
+const char *lt_sparse_help(int32_t i)
+{
+    return lti_method_at(i) ? methods[i].help : NULL;
+}
+
+/* ---- text ---- */
+
+typedef struct word {
+    const char *text;
+    size_t len;
+} word;
+
+static bool same(word w, const char *name)
+{
+    return strlen(name) == w.len && !memcmp(w.text, name, w.len);
+}
+
+/* The number that fills all of it. */
+static bool number(word w, double low, double high, double *out)
+{
+    char copy[32], *end;
+    if (w.len == 0 || w.len >= sizeof copy) return false;
+    memcpy(copy, w.text, w.len);
+    copy[w.len] = 0;
+    *out = strtod(copy, &end);
+    return *end == 0 && *out >= low && *out <= high;
+}
+
+static bool whole(word w, int32_t low, int32_t high, int32_t *out)
+{
+    double v;
+    if (!number(w, low, high, &v) || v != floor(v)) return false;
+    *out = (int32_t)v;
+    return true;
+}
+
+/* "FxHxW" */
+static bool box(word w, int32_t out[3])
+{
+    for (int a = 0; a < 3; a++) {
+        const char *x = a < 2 ? memchr(w.text, 'x', w.len) : NULL;
+        const word side = {w.text, x ? (size_t)(x - w.text) : w.len};
+        if ((a < 2 && !x) || !whole(side, 1, 4096, &out[a])) return false;
+        w.text += side.len + 1;
+        w.len -= a < 2 ? side.len + 1 : side.len;
+    }
+    return true;
+}
+
+static bool on_off(word w, bool *out)
+{
+    *out = same(w, "on");
+    return *out || same(w, "off");
+}
+
+static bool odd_box(word w, int32_t out[3])
+{
+    return box(w, out) && out[0] % 2 && out[1] % 2 && out[2] % 2;
+}
+
+/* The three ways of counting exclude each other; the last one holds. */
+static bool amount(lt_sparse_spec *s, word w, double high, double *out)
+{
+    s->keep = s->mass = s->tau = 0;
+    return number(w, 0, high, out) && *out > 0;
+}
+
+static const char *const key_forms = "warmup, density, keep and p take 0..1, decay up to 4, tau up "
+                                     "to 10, tile FxHxW, window odd FxHxW, layers, rows "
+                                     "and base a number, sink on or off, centroid nothing";
+
+static bool set_key(lt_sparse_spec *s, word key, word v)
+{
+    if (same(key, "warmup")) return number(v, 0, 1, &s->warmup);
+    if (same(key, "layers")) return whole(v, 0, 4096, &s->layers);
+    if (same(key, "tile")) return box(v, s->tile);
+    if (same(key, "window")) return odd_box(v, s->window);
+    if (same(key, "rows")) return whole(v, 1, 4096, &s->rows);
+    if (same(key, "density")) return number(v, 0, 1, &s->density) && s->density > 0;
+    if (same(key, "decay")) return number(v, 0, 4, &s->decay);
+    if (same(key, "base")) return whole(v, 1, 1 << 20, &s->base);
+    if (same(key, "sink")) return on_off(v, &s->sink);
+    if (same(key, "keep")) return amount(s, v, 1, &s->keep);
+    if (same(key, "p")) return amount(s, v, 1, &s->mass);
+    if (same(key, "tau")) return amount(s, v, 10, &s->tau);
+    if (same(key, "drift")) return number(v, 0, 100, &s->drift);
+    if (same(key, "centroid")) return (s->centroid = v.len == 0);
+    return false;
+}
+
+static bool takes(const lti_method *m, word key)
+{
+    for (const char *at = m->keys + 1; *at; at += strcspn(at, " ") + 1)
+        if (key.len && strcspn(at, " ") == key.len && !memcmp(at, key.text, key.len)) return true;
+    return false;
+}
+
+static lt_status parse_item(lt_sparse_spec *out, lt_ctx *ctx, const lti_method *m, word item)
+{
+    const char *eq = memchr(item.text, '=', item.len);
+    const word key = {item.text, eq ? (size_t)(eq - item.text) : item.len};
+    const word value = {eq ? eq + 1 : "", eq ? item.len - key.len - 1 : 0};
+    const int shown = (int)(item.len > 80 ? 80 : item.len);
+    if (!takes(m, key))
+        return lti_fail(ctx, LT_ERR_ARG, "attention: %s takes no \"%.*s\"; it takes%s", m->name,
+                        shown, item.text, m->keys[1] ? m->keys : " no keys");
+    if (!set_key(out, key, value))
+        return lti_fail(ctx, LT_ERR_ARG, "attention: \"%.*s\" cannot be: %s", shown, item.text,
+                        key_forms);
+    return LT_OK;
+}
+
+lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text)
+{
+    *out = (lt_sparse_spec){0};
+    if (!text || !*text) return LT_OK;
+    const word name = {text, strcspn(text, ":")};
+    int32_t i = 0;
+    while (lti_method_at(i) && !same(name, methods[i].name))
+        i++;
+    if (!lti_method_at(i))
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "attention: '%.*s' is not one of dense, sta, svg, radial, topk",
+                        (int)(name.len > 80 ? 80 : name.len), text);
+    *out = methods[i].defaults;
+    out->method = i;
+    for (const char *at = text + name.len; *at;) {
+        at++; /* ':' before the first, ',' before the others */
+        const word item = {at, strcspn(at, ",")};
+        LT_TRY(parse_item(out, ctx, &methods[i], item));
+        at += item.len;
+    }
+    return lt_sparse_check(ctx, out);
+}
+
+lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
+{
+    const lti_method *m = lti_method_at(s->method);
+    if (!m) return lti_fail(ctx, LT_ERR_ARG, "attention: no method %d", s->method);
+    if (!m->list) return LT_OK;
+    const bool counts = (s->keep > 0) + (s->mass > 0) + (s->tau > 0) == 1;
+    const bool windows = s->window[0] % 2 && s->window[1] % 2 && s->window[2] % 2;
+    const bool good = s->warmup >= 0 && s->warmup <= 1 && s->layers >= 0 && s->rows >= 0 &&
+                      s->base >= 0 && s->drift >= 0 && s->decay >= 0 &&
+                      (m->list != lti_list_topk || counts) &&
+                      (m->list != lti_list_sta || windows) &&
+                      (m->list != lti_list_svg || (s->density > 0 && s->density <= 1));
+    if (!good)
+        return lti_fail(ctx, LT_ERR_ARG, "attention: parameters of %s are out of range: %s",
+                        m->name, key_forms);
+    return LT_OK;
+}
+
+/* ---- lists ---- */
+
+static void add(lti_list *l, int64_t begin, int64_t end, float bias)
+{
+    if (begin >= end) return;
+    l->run[l->n++] = (lt_run){.begin = (int32_t)begin, .end = (int32_t)end, .bias = bias};
+}
+
+void lti_read_tokens(lti_list *l, const lti_scene *s, int32_t f, int64_t begin, int64_t end)
+{
+    const int64_t base = (int64_t)s->key[f].slot * s->frame;
+    begin = begin < 0 ? 0 : begin;
+    end = end > s->frame ? s->frame : end;
+    add(l, base + begin, base + end, s->key[f].bias);
+}
+
+int32_t lti_boxes_deep(const lti_scene *s)
+{
+    return s->cached ? s->nkeys : s->tiling->count[0];
+}
+
+int32_t lti_box(const lti_scene *s, int32_t f, int32_t y, int32_t x)
+{
+    const int32_t deep = s->cached ? s->key[f].slot : f;
+    return (deep * s->tiling->count[1] + y) * s->tiling->count[2] + x;
+}
+
+void lti_box_rows(const lti_scene *s, int32_t box, int32_t *begin, int32_t *end)
+{
+    const int32_t each = s->tiling->count[1] * s->tiling->count[2];
+    const int32_t base = s->cached ? box / each * s->frame : 0, i = s->cached ? box % each : box;
+    *begin = base + s->tiling->off[i];
+    *end = base + s->tiling->off[i + 1];
+}
+
+void lti_read_boxes(lti_list *l, const lti_scene *s, int32_t f, int32_t y, int32_t x0, int32_t x1)
+{
+    int32_t begin, end, unused;
+    lti_box_rows(s, lti_box(s, f, y, x0), &begin, &unused);
+    lti_box_rows(s, lti_box(s, f, y, x1), &unused, &end);
+    add(l, begin, end, s->cached ? s->key[f].bias : 0);
+}
+
+void lti_tile_place(const lti_scene *s, int32_t tile, int32_t place[3])
+{
+    const int32_t *n = s->tiling->count;
+    place[2] = tile % n[2];
+    place[1] = tile / n[2] % n[1];
+    place[0] = tile / n[2] / n[1] + (s->cached ? s->nkeys - s->q.frames : 0);
+}

@@ -1,0 +1,80 @@
+/* sparse_internal.h: what the files of the planner share: sparse.c (making, planning, counting), sparse_lists.c (lists to the device),
+ * sparse_online.c (what is chosen by looking at queries and keys).
+ */
+#ifndef LTI_ATTENTION_SPARSE_INTERNAL_H
+#define LTI_ATTENTION_SPARSE_INTERNAL_H
+
+#include "attention/methods.h"
+
+/* svg's look at a call: so many places, so many neighbouring rows each. The kernel takes 14 rows at a time. */
+enum { LTI_SAMPLES = 8, LTI_SAMPLE_ROWS = 14, LTI_SKETCH = 256 };
+
+/* A plan that is written again and again into the same memory. */
+typedef struct lti_lists {
+    int32_t *row; /* host */
+    lt_run *run;
+    int32_t nq, groups, most; /* most: runs of a list */
+    int32_t *dev_q_off, *dev_row, *dev_group;
+    lt_run *dev_run;
+    lt_attn_plan kernel;
+    double read; /* query-key pairs, by group */
+    double *group_read;
+} lti_lists;
+
+/* What a layer read last. */
+typedef struct lti_layer {
+    bool made;
+    uint64_t seen; /* which frames there were */
+    uint64_t *chosen;
+    float sketch
+        [LTI_SKETCH]; /* of the means at that time: signed sums, whose distances are those of the means */
+} lti_layer;
+
+typedef struct lti_sizes {
+    int32_t frame, rows, per_frame, nq, groups, nk, nkeys, most, words;
+    bool tiled, cached, choose, profile, centroid;
+} lti_sizes;
+
+struct lt_sparse {
+    lt_dev *dev;
+    lt_ctx *ctx;
+    lt_sparse_options o; /* spec: with all defaults */
+    const lti_method *m;
+    lti_sizes z;
+    lt_tiling tiling;
+    int32_t *q_off; /* [nq + 1] */
+    lti_key_frame *key;
+    int32_t nkeys;
+    lti_list list; /* of one query tile */
+    lti_lists lists, rest, samples;
+    uint64_t built; /* frames for which `lists` are, where they depend on nothing else */
+    int32_t *group_of_head;
+    lti_layer *layer; /* [layers * samples] */
+    float *host;      /* scores, means, sampled output */
+    size_t host_items;
+    /* device */
+    int32_t *off_q, *off_k;
+    float *mean_q, *mean_k, *score, *lse, *rest_lse;
+    void *rest_k, *rest_v, *rest_out, *sample_q;
+    float *sample_out;
+    lt_sparse_stats stats;
+};
+
+/* Lists of `groups` groups and `nq` tiles, and their memory on the device. */
+LT_MUST_USE lt_status lti_lists_create(lti_lists *l, lt_dev *dev, const lti_sizes *z, int32_t nq,
+                                       int32_t groups, int32_t heads);
+void lti_lists_destroy(lti_lists *l, lt_dev *dev);
+uint64_t lti_lists_bytes(const lti_sizes *z, int32_t nq, int32_t groups, int32_t heads);
+/* Writes the lists of all query tiles of a scene, and puts them on the device. group: [heads]. */
+LT_MUST_USE lt_status lti_lists_write(lti_lists *l, lt_sparse *s, const lti_scene *sc,
+                                      lti_list_fn *fn, const int32_t *group);
+/* One more list; the row array must be complete up to it. */
+LT_MUST_USE lt_status lti_lists_add(lti_lists *l, lt_ctx *ctx, int32_t at, lti_list *from);
+LT_MUST_USE lt_status lti_lists_upload(lti_lists *l, lt_dev *dev, int32_t nq, const int32_t *q_off,
+                                       int32_t lists, const int32_t *group, int32_t heads);
+
+/* sparse_online.c */
+LT_MUST_USE lt_status lti_profile(lt_sparse *s, const lti_scene *sc, const lt_sparse_call *c);
+LT_MUST_USE lt_status lti_choose(lt_sparse *s, lti_scene *sc, const lt_sparse_call *c);
+
+#endif
