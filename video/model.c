@@ -1,4 +1,4 @@
-/* model.c: a model opened for computing: transformer and VAE decoder packed, tokenizer ready, text encoder left in its map. */
+/* model.c: a model opened for computing: transformer and VAE decoder packed, tokenizer ready, text encoder left on disk. */
 #include "video/model_internal.h"
 
 #include <stdlib.h>
@@ -43,9 +43,10 @@ static void add_hash(uint64_t *h, const void *data, size_t n)
 }
 
 /* Names, types, shapes and a few bytes of every tensor: training moves them all, and reading them all would take as long as packing. */
-static void add_tensors(uint64_t *h, const lti_tensors *t)
+static lt_status add_tensors(uint64_t *h, const lti_tensors *t)
 {
     enum { SAMPLE = 256 };
+    uint8_t bytes[SAMPLE];
     for (int64_t i = 0; i < lti_tensors_count(t); i++) {
         const lti_entry *e = lti_tensors_at(t, i);
         const size_t n = e->bytes < SAMPLE ? e->bytes : SAMPLE;
@@ -53,17 +54,20 @@ static void add_tensors(uint64_t *h, const lti_tensors *t)
         add_hash(h, e->name, strlen(e->name) + 1);
         add_hash(h, e->type, strlen(e->type) + 1);
         add_hash(h, e->dim, (size_t)e->ndim * sizeof *e->dim);
-        add_hash(h, e->data, n);
-        add_hash(h, (const uint8_t *)e->data + (e->bytes - n) / 2, n);
+        LT_TRY(lti_tensors_read(t, e, bytes, 0, n));
+        add_hash(h, bytes, n);
+        LT_TRY(lti_tensors_read(t, e, bytes, (e->bytes - n) / 2, n));
+        add_hash(h, bytes, n);
     }
+    return LT_OK;
 }
 
 static lt_status pack(lt_model *m)
 {
     m->fingerprint = 0xcbf29ce484222325u;
-    add_tensors(&m->fingerprint, m->files->dit);
-    add_tensors(&m->fingerprint, m->files->text);
-    add_tensors(&m->fingerprint, m->files->vae);
+    LT_TRY(add_tensors(&m->fingerprint, m->files->dit));
+    LT_TRY(add_tensors(&m->fingerprint, m->files->text));
+    LT_TRY(add_tensors(&m->fingerprint, m->files->vae));
     const lt_tensor_source dit = lti_tensors_source(m->files->dit);
     const lt_tensor_source vae = lti_tensors_source(m->files->vae);
     lt_vae_config c = m->config.vae;
