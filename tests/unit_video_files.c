@@ -644,6 +644,51 @@ static void inspected_broken(void **state)
     }
 }
 
+/* A tensor file that cannot be read is named, in the report and when rendering; everything else is told as if it were good. */
+static void inspected_torn(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"dit", "text_encoder", "vae"};
+    static const char *const files[] = {"d/transformer/diffusion_pytorch_model.safetensors",
+                                        "d/text_encoder/model.safetensors",
+                                        "d/vae/diffusion_pytorch_model.safetensors"};
+    lti_config c = small_config(), wide = small_config();
+    wide.dit.dim = 256; /* heads of 128 are known without a configuration */
+    for (size_t i = 0; i < LT_COUNT(files); i++)
+        for (int mixed = 0; mixed < 2; mixed++) {
+            const char *dir = mixed ? "m" : "d";
+            char torn[64];
+            if (mixed) {
+                snprintf(torn, sizeof torn, "m/%zu.safetensors", i);
+                for (size_t k = 0; k < LT_COUNT(files); k++) {
+                    char to[64];
+                    snprintf(to, sizeof to, "m/%zu.safetensors", k);
+                    write_part(to, (lti_part)(LTI_PART_DIT + (int)k), &wide, NULL);
+                }
+                copy_tokenizer("m/spiece.model");
+            } else {
+                snprintf(torn, sizeof torn, "%s", files[i]);
+                write_diffusers(&c, NULL);
+            }
+            assert_int_equal(truncate(temp_path(torn), 1000), 0);
+            bool complete;
+            json_t *j = inspect(dir, &complete);
+            assert_false(complete);
+            for (size_t k = 0; k < LT_COUNT(parts); k++) {
+                const json_t *part = json_object_get(j, parts[k]);
+                assert_int_equal(json_is_true(json_object_get(part, "found")), k != i);
+                if (k != i) assert_true(json_integer_value(json_object_get(part, "tensors")) > 0);
+            }
+            const json_t *problems = json_object_get(j, "problems");
+            assert_int_equal(json_array_size(problems), 1);
+            const char *problem = json_string_value(json_array_get(problems, 0));
+            if (!strstr(problem, torn) || !strstr(problem, "truncated?"))
+                fail_msg("%s: told is \"%s\"", torn, problem);
+            json_decref(j);
+            expect_fail(dir, mixed && i ? LT_ERR_MISSING : LT_ERR_FORMAT, torn);
+        }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -652,7 +697,7 @@ int main(void)
         TEST(single_file),      TEST(heads_unknown),  TEST(by_another_name),
         TEST(wrong_tensors),    TEST(contradictions), TEST(parts_that_do_not_fit),
         TEST(families),         TEST(tied_embedding), TEST(inspected),
-        TEST(inspected_broken),
+        TEST(inspected_broken), TEST(inspected_torn),
     };
     return cmocka_run_group_tests(tests, setup_all, teardown_all);
 }

@@ -236,8 +236,6 @@ static void fill_info(lti_config *c, const lti_model_files *f)
 lt_status lti_config_read(lti_config *out, lt_ctx *ctx, const lti_model_files *files)
 {
     memset(out, 0, sizeof *out);
-    if (files->broken_count)
-        return lti_fail(ctx, files->broken[0].status, "%s", files->broken[0].message);
     LT_TRY(read_parts(out, ctx, files));
     LT_TRY(read_defaults(out, ctx, files));
     if (!files->dit) out->dit.text_len = 512;

@@ -74,8 +74,8 @@ lt_tensor_source lti_tensors_source(lti_tensors *t);
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
-/* Configuration files that are there and cannot be read: the parts are found all the same, so that inspect can tell about them. */
-enum { LTI_MAX_BROKEN = 6 };
+/* Files that are there and cannot be read: the rest is found all the same, so that inspect can tell about it. */
+enum { LTI_MAX_BROKEN = 16 };
 typedef struct lti_broken {
     lt_status status;
     char *message;
@@ -96,17 +96,17 @@ typedef struct lti_model_files {
     char *dit_config, *text_config, *vae_config, *scheduler_config, *model_index, *longtake_config;
     char *dit_config_path, *text_config_path, *vae_config_path, *scheduler_config_path,
         *model_index_path, *longtake_config_path;
-    lti_broken broken[LTI_MAX_BROKEN]; /* lti_config_read fails with the first */
+    lti_broken broken[LTI_MAX_BROKEN]; /* lti_model_files_require fails with the first */
     int32_t broken_count;
 } lti_model_files;
 
-/* Finds and maps what `opt` names; parts that are not there are NULL (lti_model_files_require turns that into an error).
- * Errors as lti_tensors_open, for parts that are there and cannot be read; LT_ERR_ARG when two files could be meant.
- * On failure *out is NULL. */
+/* Finds and opens what `opt` names; parts that are not there, or cannot be read, are NULL (lti_model_files_require turns that into an
+ * error). Errors: LT_ERR_IO, LT_ERR_ARG, LT_ERR_MISSING for paths of `opt` that are not there or hold nothing of what they are given
+ * for, LT_ERR_UNSUPPORTED, LT_ERR_MEM. On failure *out is NULL. */
 LT_MUST_USE lt_status lti_model_files_find(lti_model_files **out, lt_ctx *ctx,
                                            const lt_model_options *opt);
 void lti_model_files_close(lti_model_files **f); /* accepts NULL */
-/* LT_ERR_MISSING when a part or the tokenizer is not there: where it was looked for and what to give instead. */
+/* The error of the first broken file; LT_ERR_MISSING when a part or the tokenizer is not there: where it was looked for and what to give instead. */
 LT_MUST_USE lt_status lti_model_files_require(lt_ctx *ctx, const lti_model_files *f);
 /* The sentencepiece model that a text encoder's file carries inside, or NULL. */
 const lti_entry *lti_model_files_inner_tokenizer(const lti_model_files *f);

@@ -231,7 +231,7 @@ static void add_tokenizer(inspection *in)
 
 static bool judge(inspection *in)
 {
-    lt_status s = lti_model_files_require(in->ctx, in->f);
+    lt_status s = in->f->broken_count ? LT_OK : lti_model_files_require(in->ctx, in->f);
     if (s < 0) problem(in);
     if (json_array_size(in->problems)) return false;
     s = lti_config_check(in->ctx, &in->config, in->f);

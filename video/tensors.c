@@ -1,4 +1,5 @@
 /* tensors.c: a set of tensors over one file or many, asked by canonical name (files.h, upper half). */
+#include "video/files_internal.h"
 #include "video/format.h"
 #include "video/json.h"
 #include "video/names.h"
@@ -271,12 +272,6 @@ static lt_status fill_entries(lti_tensors *t, lti_naming *naming, const char *pr
     return check_twins(t);
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && !strcmp(s + n - m, end);
-}
-
 lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path, lti_part part,
                            const char *prefix)
 {
@@ -291,7 +286,7 @@ lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path, lti
     lt_status s;
     if (!t->path)
         s = lti_fail(ctx, LT_ERR_MEM, "%s: no memory for its name", path);
-    else if (ends_with(path, ".index.json"))
+    else if (lti_ends_with(path, ".index.json"))
         s = open_index(t, &map);
     else
         s = add_file(t, path);
