@@ -11,7 +11,7 @@ enum { LTI_EXIT_OK, LTI_EXIT_FAILED, LTI_EXIT_USAGE };
 
 typedef int lti_command_fn(lt_ctx *ctx, int argc,
                            char **argv); /* argv[0] is the first word after the command */
-lti_command_fn lti_cmd_render, lti_cmd_batch, lti_cmd_inspect, lti_cmd_bench;
+lti_command_fn lti_cmd_render, lti_cmd_batch, lti_cmd_serve, lti_cmd_inspect, lti_cmd_bench;
 
 /* Prints "longtake: message" and gives the exit status of `s`. */
 int lti_exit(lt_ctx *ctx, lt_status s);
@@ -31,6 +31,8 @@ void lti_interrupt_watch(lti_interrupt *it, lt_session *s); /* NULL: none */
  * from it, and says so when some can. */
 void lti_interrupt_output(lti_interrupt *it, const char *path);
 bool lti_interrupted(const lti_interrupt *it);
+/* Calls `fn` on every signal instead, also on the second; NULL: none. */
+void lti_interrupt_call(lti_interrupt *it, void (*fn)(void *user), void *user);
 
 /* ---- progress.c: one line that is written over, on a terminal only ---- */
 

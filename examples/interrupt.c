@@ -11,8 +11,10 @@
 struct lti_interrupt {
     pthread_t thread;
     pthread_mutex_t lock;
-    lt_session *session; /* {lock} */
-    const char *output;  /* {lock} */
+    lt_session *session;      /* {lock} */
+    const char *output;       /* {lock} */
+    void (*call)(void *user); /* {lock} */
+    void *user;               /* {lock} */
     atomic_bool seen;
     sigset_t signals;
 };
@@ -35,6 +37,16 @@ static void leave_part(lti_interrupt *it)
         unlink(path);
 }
 
+static bool called(lti_interrupt *it)
+{
+    pthread_mutex_lock(&it->lock);
+    const bool there = it->call != NULL;
+    if (there) it->call(it->user);
+    pthread_mutex_unlock(&it->lock);
+    if (there) atomic_store(&it->seen, true);
+    return there;
+}
+
 static void *wait_for_signals(void *arg)
 {
     static const char text[] =
@@ -44,6 +56,7 @@ static void *wait_for_signals(void *arg)
         int sig;
         if (sigwait(&it->signals, &sig)) return NULL;
         if (sig == SIGUSR2) return NULL; /* lti_interrupt_stop */
+        if (called(it)) continue;
         if (atomic_exchange(&it->seen, true)) {
             leave_part(it);
             signal(sig, SIG_DFL);
@@ -100,6 +113,15 @@ void lti_interrupt_output(lti_interrupt *it, const char *path)
 {
     pthread_mutex_lock(&it->lock);
     it->output = path;
+    pthread_mutex_unlock(&it->lock);
+}
+
+void lti_interrupt_call(lti_interrupt *it, void (*fn)(void *user), void *user)
+{
+    pthread_mutex_lock(&it->lock);
+    it->call = fn;
+    it->user = user;
+    if (fn && atomic_load(&it->seen)) fn(user); /* it came before the server did */
     pthread_mutex_unlock(&it->lock);
 }
 

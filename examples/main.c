@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
     {"render", lti_cmd_render, "a prompt becomes a video file"},
     {"batch", lti_cmd_batch, "many renders, the model loaded once, resumable"},
+    {"serve", lti_cmd_serve, "a page and a websocket: watch videos while they are made"},
     {"bench", lti_cmd_bench, "how fast this machine is, beside its own peak"},
     {"inspect", lti_cmd_inspect, "what a model or a video file is"},
 };
@@ -85,8 +86,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < LT_COUNT(commands) && status < 0; i++)
         if (!strcmp(argv[1], commands[i].name)) status = commands[i].run(ctx, argc - 2, argv + 2);
     if (status < 0) {
-        lti_fail(ctx, LT_ERR_ARG, "unknown command '%.80s' (render, batch, bench, inspect; --help)",
-                 argv[1]);
+        lti_fail(ctx, LT_ERR_ARG,
+                 "unknown command '%.80s' (render, batch, serve, bench, inspect; --help)", argv[1]);
         status = lti_exit(ctx, LT_ERR_ARG);
     }
     lt_ctx_destroy(&ctx);

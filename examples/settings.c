@@ -8,7 +8,7 @@ static const char devices[] = "auto|cpu|cuda", isas[] = "auto|ref|portable|avx2|
 
 #define AT(field) offsetof(lti_settings, field)
 #define VIDEO (LTI_RENDER | LTI_BATCH | LTI_ITEM)
-#define MACHINE (LTI_RENDER | LTI_BATCH | LTI_SPEED)
+#define MACHINE (LTI_RENDER | LTI_BATCH | LTI_SPEED | LTI_SERVE)
 #define MODEL (MACHINE | LTI_INSPECT)
 
 static const lti_option rows[] = {
@@ -77,7 +77,38 @@ static const lti_option rows[] = {
     {"json", LTI_TEXT, LTI_SPEED, AT(json_file), "FILE", 0, 0, "write the figures there too"},
     {"repeat", LTI_INT, LTI_SPEED, AT(repeat), "N", 1, 100,
      "measure N times, state the median (default 3)"},
-    {"quiet", LTI_FLAG, LTI_RENDER | LTI_BATCH, AT(quiet), NULL, 0, 0,
+    {"host", LTI_TEXT, LTI_SERVE, AT(host), "ADDRESS", 0, 0,
+     "interface to listen on (default 127.0.0.1: this machine only)"},
+    {"port", LTI_INT, LTI_SERVE, AT(port), "N", 0, 65535, "(default 8080; 0: one that is free)"},
+    {"token-file", LTI_TEXT, LTI_SERVE, AT(token_file), "FILE", 0, 0,
+     "one token a line; whoever starts videos must send one"},
+    {"open", LTI_FLAG, LTI_SERVE, AT(open), NULL, 0, 0,
+     "no tokens although other machines can reach the port"},
+    {"origins", LTI_TEXT, LTI_SERVE, AT(origins), "URL,URL", 0, 0,
+     "pages of other servers that may connect"},
+    {"tls-cert", LTI_TEXT, LTI_SERVE, AT(tls_cert), "FILE", 0, 0, "PEM; with --tls-key: HTTPS"},
+    {"tls-key", LTI_TEXT, LTI_SERVE, AT(tls_key), "FILE", 0, 0, "PEM"},
+    {"max-sessions", LTI_INT, LTI_SERVE, AT(max_sessions), "N", 1, 256,
+     "live videos drawn at once (default 8)"},
+    {"max-queue", LTI_INT, LTI_SERVE, AT(max_queue), "N", 1, 10000,
+     "that may wait for a place (default 64)"},
+    {"max-connections", LTI_INT, LTI_SERVE, AT(max_connections), "N", 8, 65536, "(default 1024)"},
+    {"max-seconds", LTI_REAL, LTI_SERVE, AT(max_seconds), "S", 0.1, 1e6,
+     "longest video (default 3600)"},
+    {"resume-seconds", LTI_REAL, LTI_SERVE, AT(resume_seconds), "S", 1, 86400,
+     "a video goes on without its viewer for (default 30)"},
+    {"keep-seconds", LTI_REAL, LTI_SERVE, AT(keep_seconds), "S", 1, 1e6,
+     "an ended video can be watched for (default 600)"},
+    {"drain-seconds", LTI_REAL, LTI_SERVE, AT(drain_seconds), "S", 0.1, 86400,
+     "that SIGTERM leaves to running videos (default 20)"},
+    {"history", LTI_INT, LTI_SERVE, AT(history), "MIB", 1, 65536,
+     "of encoded video that each stream keeps (default 64)"},
+    {"memory", LTI_INT, LTI_SERVE, AT(memory), "MIB", 16, 100000000,
+     "for videos together (default: what is free)"},
+    {"log-requests", LTI_FLAG, LTI_SERVE, AT(log_requests), NULL, 0, 0,
+     "a line of JSON for every request and session on standard error,\nnot only for what went "
+     "wrong"},
+    {"quiet", LTI_FLAG, LTI_RENDER | LTI_BATCH | LTI_SERVE, AT(quiet), NULL, 0, 0,
      "only errors and the result"},
     {"help", LTI_FLAG, MODEL, AT(help), NULL, 0, 0, "this text (-h for short)"},
 };
@@ -89,6 +120,7 @@ lti_settings lti_settings_default(void)
                           .mode = -1,
                           .crf = -1,
                           .attention = "dense",
+                          .port = 8080,
                           .repeat = 3};
 }
 

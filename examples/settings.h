@@ -5,7 +5,14 @@
 #include "examples/options.h"
 
 /* Who knows an option. LTI_ITEM: a line of a batch file. */
-enum { LTI_RENDER = 1, LTI_BATCH = 2, LTI_ITEM = 4, LTI_INSPECT = 8, LTI_SPEED = 16 };
+enum {
+    LTI_RENDER = 1,
+    LTI_BATCH = 2,
+    LTI_ITEM = 4,
+    LTI_INSPECT = 8,
+    LTI_SPEED = 16,
+    LTI_SERVE = 32
+};
 
 /* In the order of the words in the table. */
 enum { LTI_DTYPE_AUTO, LTI_DTYPE_F32, LTI_DTYPE_BF16 };
@@ -32,6 +39,12 @@ typedef struct lti_settings {
     int32_t codec, crf;
     bool overwrite, quiet, help, json;
     int32_t repeat;
+    /* the server; 0 or NULL = its default */
+    const char *host, *token_file, *origins, *tls_cert, *tls_key;
+    int32_t port, max_sessions, max_queue, max_connections, history,
+        memory; /* history: MiB; memory: MiB */
+    double max_seconds, resume_seconds, keep_seconds, drain_seconds;
+    bool open, log_requests;
 } lti_settings;
 
 lti_settings lti_settings_default(void);

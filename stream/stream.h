@@ -1,10 +1,10 @@
-/* stream.h: frames to people. Here: video files (FFmpeg) and pictures. Knows no tensors and no kernels' operations; frames are packed
- * RGB, 8 bits, 3 bytes a pixel, rows top to bottom.
+/* stream.h: frames to people. Video files (FFmpeg), pictures, and the server that shows a video while it is made (libwebsockets).
+ * Knows no tensors and no kernels' operations; frames are packed RGB, 8 bits, 3 bytes a pixel, rows top to bottom.
  */
 #ifndef LT_STREAM_H
 #define LT_STREAM_H
 
-#include "kernels/kernels.h" /* status and context only */
+#include "video/video.h" /* the server opens a model and its sessions */
 
 #ifdef __cplusplus
 extern "C" {
@@ -90,6 +90,48 @@ LT_API void lt_reader_destroy(lt_reader **r); /* accepts NULL */
 /* *rgb: [height, width, 3], valid until the next call. LT_END behind the last frame. What a damaged file still shows is shown. */
 LT_MUST_USE LT_API lt_status lt_reader_next(lt_reader *r, const uint8_t **rgb);
 LT_API double lt_reader_source_fps(const lt_reader *r); /* of the file, as it says */
+
+/* ---- server --------------------------------------------------------------------------------- */
+
+typedef struct lt_server_options {
+    const char *host; /* address or name of an interface; NULL = 127.0.0.1 */
+    int32_t port;     /* 0 = one that is free: lt_server_port */
+    lt_dev_options device;
+    lt_model_options model;
+    const char *
+        token_file; /* one token a line; NULL = none is asked for, allowed on the loopback interface only unless `open` */
+    bool open;
+    const char
+        *origins; /* pages beside the server's own that may talk to it: "https://a,https://b" */
+    const char *tls_certificate, *tls_key; /* PEM files, both or none */
+    int32_t max_sessions, max_queue;       /* live sessions at once; waiting ones. 0 = 8, 64 */
+    int32_t max_connections;               /* 0 = 1024 */
+    double max_seconds;                    /* of a video; 0 = 3600 */
+    double resume_seconds;  /* a session outlives its owner's connection by; 0 = 30 */
+    double keep_seconds;    /* an ended stream can be watched for; 0 = 600 */
+    double drain_seconds;   /* at most, after lt_server_stop; 0 = 20 */
+    uint64_t history_bytes; /* of encoded frames that a stream keeps; 0 = 64 MiB */
+    uint64_t memory;        /* for sessions together; 0 = what the machine has free */
+    const char *version;
+    lt_log_fn *log; /* lines of JSON; any thread */
+    void *log_user;
+    lt_log_level log_level;
+    void (*listening)(void *user, const char *url); /* called once; may be NULL */
+    void *listening_user;
+} lt_server_options;
+LT_API lt_server_options lt_server_options_default(void);
+
+typedef struct lt_server lt_server;
+/* Reads the model's headers, binds the port. Errors: LT_ERR_ARG, LT_ERR_IO (port taken: message says so), those of lt_model_probe.
+ * opt is copied, texts are borrowed while the server lives. */
+LT_MUST_USE LT_API lt_status lt_server_create(lt_server **out, lt_ctx *ctx,
+                                              const lt_server_options *opt);
+LT_API int32_t lt_server_port(const lt_server *s);
+/* Loads the model and serves until lt_server_stop; returns when all is drained. Errors: those of opening device and model. */
+LT_MUST_USE LT_API lt_status lt_server_run(lt_server *s);
+/* Any thread. Once: no new sessions, running ones are told and may finish for drain_seconds. Twice: at once. */
+LT_API void lt_server_stop(lt_server *s);
+LT_API void lt_server_destroy(lt_server **s);
 
 #ifdef __cplusplus
 }

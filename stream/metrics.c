@@ -1,0 +1,215 @@
+/* metrics.c: counters and histograms, in Prometheus' text format 0.0.4. Labels are few and never a prompt or a session. */
+#include "stream/server.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double edges[] = {0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5,
+                               0.75,  1,     1.5,  2,     3,    5,   10,  30};
+
+typedef struct histogram {
+    uint64_t bucket[LT_COUNT(edges) + 1];
+    double sum;
+} histogram;
+
+struct lti_metrics {
+    atomic_uint_fast64_t counter[LTI_COUNTERS];
+    pthread_mutex_t lock;
+    histogram h[LTI_HISTOGRAMS]; /* {lock} */
+    double born;                 /* seconds since 1970 */
+};
+
+lti_metrics *lti_metrics_create(void)
+{
+    lti_metrics *m = calloc(1, sizeof *m);
+    if (!m) return NULL;
+    pthread_mutex_init(&m->lock, NULL);
+    m->born = (double)time(NULL);
+    return m;
+}
+
+void lti_metrics_destroy(lti_metrics *m)
+{
+    if (!m) return;
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+void lti_count(lti_metrics *m, lti_counter c, uint64_t n)
+{
+    atomic_fetch_add_explicit(&m->counter[c], n, memory_order_relaxed);
+}
+
+void lti_observe(lti_metrics *m, lti_histogram which, double seconds)
+{
+    size_t i = 0;
+    while (i < LT_COUNT(edges) && seconds > edges[i])
+        i++;
+    pthread_mutex_lock(&m->lock);
+    m->h[which].bucket[i]++;
+    m->h[which].sum += seconds;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- the text ---- */
+
+static void head(FILE *f, const char *name, const char *type, const char *help)
+{
+    fprintf(f, "# HELP longtake_%s %s\n# TYPE longtake_%s %s\n", name, help, name, type);
+}
+
+static void gauge(FILE *f, const char *name, const char *help, double value)
+{
+    head(f, name, "gauge", help);
+    fprintf(f, "longtake_%s %.17g\n", name, value);
+}
+
+static void put_histogram(FILE *f, const char *name, const char *help, const histogram *h)
+{
+    uint64_t sum = 0;
+    head(f, name, "histogram", help);
+    for (size_t i = 0; i < LT_COUNT(edges); i++) {
+        sum += h->bucket[i];
+        fprintf(f, "longtake_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, edges[i], sum);
+    }
+    sum += h->bucket[LT_COUNT(edges)];
+    fprintf(f,
+            "longtake_%s_bucket{le=\"+Inf\"} %" PRIu64 "\nlongtake_%s_sum %.9g\nlongtake_%s_count "
+            "%" PRIu64 "\n",
+            name, sum, name, h->sum, name, sum);
+}
+
+static void put_counters(FILE *f, lti_metrics *m)
+{
+    static const char *const names[][2] = {
+#define NAME(name, text, help) {text, help},
+        LTI_COUNTER_MAP(NAME)
+#undef NAME
+    };
+    for (size_t i = 0; i < LT_COUNT(names); i++) {
+        head(f, names[i][0], "counter", names[i][1]);
+        fprintf(f, "longtake_%s %" PRIuFAST64 "\n", names[i][0], atomic_load(&m->counter[i]));
+    }
+}
+
+static void put_histograms(FILE *f, lti_metrics *m)
+{
+    static const char *const names[][2] = {
+#define NAME(name, text, help) {text, help},
+        LTI_HISTOGRAM_MAP(NAME)
+#undef NAME
+    };
+    for (size_t i = 0; i < LT_COUNT(names); i++) {
+        pthread_mutex_lock(&m->lock);
+        const histogram h = m->h[i];
+        pthread_mutex_unlock(&m->lock);
+        put_histogram(f, names[i][0], names[i][1], &h);
+    }
+}
+
+static double resident_bytes(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%*s %ld", &pages) != 1) pages = 0;
+    if (f) fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static double open_files(void)
+{
+    double n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (d && readdir(d))
+        n++;
+    if (d) closedir(d);
+    return n > 3 ? n - 3 : 0; /* ".", ".." and the folder itself */
+}
+
+static void put_process(FILE *f, const lti_metrics *m)
+{
+    struct timespec cpu;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    fprintf(f,
+            "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %.0f\n"
+            "# TYPE process_open_fds gauge\nprocess_open_fds %.0f\n"
+            "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds %.0f\n"
+            "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %.3f\n",
+            resident_bytes(), open_files(), m->born,
+            (double)cpu.tv_sec + 1e-9 * (double)cpu.tv_nsec);
+}
+
+static void put_device(FILE *f, const lti_sched_state *s)
+{
+    head(f, "gpu_memory_bytes", "gauge", "Memory of the device that the engine holds, by purpose");
+    for (int i = 0; i < LT_TAG_COUNT; i++)
+        fprintf(f, "longtake_gpu_memory_bytes{state=\"%s\"} %" PRIu64 "\n", lt_tag_name((lt_tag)i),
+                s->device.live_bytes[i]);
+    gauge(f, "kv_cache_bytes", "Keys and values kept by sessions",
+          (double)s->device.live_bytes[LT_TAG_KV]);
+}
+
+char *lti_metrics_text(lt_server *srv)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (!f) return NULL;
+    const lti_sched_state s = lti_sched_look(srv->sched);
+    head(f, "build_info", "gauge", "Version and model");
+    fprintf(f, "longtake_build_info{version=\"%s\",model=\"%s\"} 1\n", srv->o.version,
+            srv->info.family);
+    gauge(f, "ready", "The model is loaded", atomic_load(&srv->ready) == 1);
+    gauge(f, "sessions_active", "Live sessions on the device", s.live);
+    gauge(f, "jobs_active", "Jobs on the device", s.jobs);
+    head(f, "requests_waiting", "gauge", "Waiting for a place on the device");
+    fprintf(f, "longtake_requests_waiting{kind=\"live\"} %d\n", s.live_queued);
+    fprintf(f, "longtake_requests_waiting{kind=\"job\"} %d\n", s.jobs_queued);
+    head(f, "requests_running", "gauge", "On the device");
+    fprintf(f, "longtake_requests_running{kind=\"live\"} %d\n", s.live);
+    fprintf(f, "longtake_requests_running{kind=\"job\"} %d\n", s.jobs);
+    gauge(f, "websockets", "Open websocket connections", srv->nconns);
+    gauge(f, "task_memory_bytes", "Memory that running tasks were admitted for",
+          (double)s.memory_used);
+    put_device(f, &s);
+    put_counters(f, srv->metrics);
+    put_histograms(f, srv->metrics);
+    put_process(f, srv->metrics);
+    if (!fclose(f)) return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- log ---- */
+
+void lti_say(lt_server *srv, lt_log_level level, const char *event, const char *fmt, ...)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug", "trace"};
+    struct timespec t;
+    struct tm day;
+    char ts[48];
+    if (!srv->o.log || level > srv->o.log_level) return;
+    clock_gettime(CLOCK_REALTIME, &t);
+    gmtime_r(&t.tv_sec, &day);
+    const size_t n = strftime(ts, sizeof ts, "%Y-%m-%dT%H:%M:%S", &day);
+    snprintf(ts + n, sizeof ts - n, ".%03ldZ", t.tv_nsec / 1000000);
+    json_t *line = json_pack("{s:s, s:s, s:s}", "ts", ts, "level", names[level], "event", event);
+    if (fmt && line) {
+        va_list ap;
+        json_error_t e;
+        va_start(ap, fmt);
+        json_t *more = json_vpack_ex(&e, 0, fmt, ap);
+        va_end(ap);
+        if (more) json_object_update(line, more);
+        json_decref(more);
+    }
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    if (text) srv->o.log(srv->o.log_user, level, text);
+    free(text);
+    json_decref(line);
+}

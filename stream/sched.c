@@ -1,0 +1,349 @@
+/* sched.c: one device, one thread, many tasks. Before every group of frames the task whose viewers would run dry first is chosen; jobs
+ * take what is left. Tasks are let in while their memory fits; the rest wait in two bounded queues, live ones and jobs. */
+#include "stream/server.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Live viewers have at least this much before a job gets a turn. */
+#define JOB_SLACK_S 1.0
+
+struct lti_sched {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    lti_sched_options o;
+    lt_dev_options device;
+    lt_model_options model;
+    /* {lock} */
+    lti_task *active, *queue[2]; /* [1]: live ones */
+    lti_sched_state state;
+    bool quit, loaded, poked;
+    /* device thread */
+    lt_ctx *ctx;
+    lt_dev *dev;
+    lt_model *net;
+};
+
+static void append(lti_task **list, lti_task *t)
+{
+    while (*list)
+        list = &(*list)->next;
+    t->next = NULL;
+    *list = t;
+}
+
+static bool take_out(lti_task **list, const lti_task *t)
+{
+    for (; *list; list = &(*list)->next)
+        if (*list == t) {
+            *list = t->next;
+            return true;
+        }
+    return false;
+}
+
+static int32_t length(const lti_task *t)
+{
+    int32_t n = 0;
+    for (; t; t = t->next)
+        n++;
+    return n;
+}
+
+/* ---- letting in ---- */
+
+static double work_left(const lti_sched *s, const lti_task *until)
+{
+    double sum = 0;
+    for (lti_task *t = s->active; t; t = t->next)
+        sum += t->ops->left(t);
+    for (lti_task *t = s->queue[1]; t && t != until; t = t->next)
+        sum += t->ops->left(t);
+    if (until && until->live) return sum;
+    for (lti_task *t = s->queue[0]; t && t != until; t = t->next)
+        sum += t->ops->left(t);
+    return sum;
+}
+
+/* Seconds until a place is free for it: the device is shared, so about the work before it over the places there are. */
+static double eta(const lti_sched *s, const lti_task *t, bool live)
+{
+    const int32_t places = live ? s->o.max_live : s->o.max_jobs;
+    return work_left(s, t) / (places > 0 ? places : 1);
+}
+
+static bool fits(const lti_sched *s, const lti_task *t)
+{
+    const int32_t n = t->live ? s->state.live : s->state.jobs;
+    if (n >= (t->live ? s->o.max_live : s->o.max_jobs)) return false;
+    if (!s->state.live && !s->state.jobs) return true;
+    return t->bytes <= s->state.memory - s->state.memory_used ||
+           !s->state.memory; /* 0: not known yet */
+}
+
+static void count_queues(lti_sched *s)
+{
+    s->state.live_queued = length(s->queue[1]);
+    s->state.jobs_queued = length(s->queue[0]);
+}
+
+static void count(lti_sched *s, const lti_task *t, bool in)
+{
+    *(t->live ? &s->state.live : &s->state.jobs) += in ? 1 : -1;
+    s->state.memory_used += in ? t->bytes : 0 - t->bytes;
+    count_queues(s);
+}
+
+/* In order: nobody is overtaken by one of its kind that is smaller. */
+static void let_in(lti_sched *s)
+{
+    for (int live = 1; live >= 0 && s->loaded; live--) {
+        lti_task *t;
+        while ((t = s->queue[live]) && fits(s, t)) {
+            take_out(&s->queue[live], t);
+            append(&s->active, t);
+            count(s, t, true);
+            t->position = -1;
+            t->ops->moved(t, -1, 0);
+        }
+        int32_t n = 0;
+        for (t = s->queue[live]; t; t = t->next, n++) {
+            if (t->position == n) continue;
+            t->position = n;
+            t->ops->moved(t, n, eta(s, t, live));
+        }
+    }
+}
+
+lt_status lti_sched_submit(lti_sched *s, lti_task *t, double *wait)
+{
+    lt_status st = LT_OK;
+    *wait = 0;
+    t->position = -2; /* not told yet */
+    pthread_mutex_lock(&s->lock);
+    if (s->state.memory && t->bytes > s->state.memory)
+        st = LT_ERR_MEM;
+    else if (length(s->queue[t->live]) >= s->o.max_queue && !(s->loaded && fits(s, t))) {
+        st = LT_AGAIN;
+        *wait = eta(s, NULL, t->live);
+    } else {
+        append(&s->queue[t->live], t);
+        let_in(s);
+        count_queues(s);
+        s->poked = true;
+        pthread_cond_signal(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+void lti_sched_stop(lti_sched *s, lti_task *t)
+{
+    pthread_mutex_lock(&s->lock);
+    t->stop = true; /* queued ones too: the device thread closes them */
+    s->poked = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void lti_sched_wake(lti_sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->poked = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+lti_sched_state lti_sched_look(lti_sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const lti_sched_state st = s->state;
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+/* ---- the device thread ---- */
+
+static void end_task(lti_sched *s, lti_task *t, lt_status why)
+{
+    char message[512] = "";
+    if (why < 0 && why != LT_ERR_CANCELLED)
+        snprintf(message, sizeof message, "%s", lt_error(s->ctx));
+    pthread_mutex_lock(&s->lock);
+    if (take_out(&s->active, t)) count(s, t, false);
+    take_out(&s->queue[t->live], t);
+    count_queues(s);
+    pthread_mutex_unlock(&s->lock);
+    t->ops->close(t, why, message);
+    pthread_mutex_lock(&s->lock);
+    let_in(s); /* after its memory is free */
+    pthread_mutex_unlock(&s->lock);
+}
+
+static lti_task *find_stopped(const lti_sched *s)
+{
+    lti_task *const lists[] = {s->active, s->queue[1], s->queue[0]};
+    for (size_t i = 0; i < LT_COUNT(lists); i++)
+        for (lti_task *t = lists[i]; t; t = t->next)
+            if (t->stop || s->quit) return t;
+    return NULL;
+}
+
+/* The task to go on with; NULL: none can, look again after *wait seconds. */
+static lti_task *choose(lti_sched *s, double *wait)
+{
+    lti_task *best = NULL, *job = NULL;
+    double least = INFINITY;
+    *wait = INFINITY;
+    for (lti_task *t = s->active; t; t = t->next) {
+        double w = INFINITY;
+        const double due = t->ops->due(t, &w);
+        if (isnan(due))
+            *wait = fmin(*wait, w);
+        else if (!t->live)
+            job = job ? job : t;
+        else if (due < least || !best) {
+            best = t;
+            least = due;
+        }
+    }
+    return best && (!job || least < JOB_SLACK_S) ? best : job ? job : best;
+}
+
+static void sleep_until_changed(lti_sched *s, double seconds)
+{
+    struct timespec t;
+    if (!isfinite(seconds)) {
+        while (!s->poked)
+            pthread_cond_wait(&s->changed, &s->lock);
+    } else {
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        const double at = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec + fmax(seconds, 0.001);
+        t.tv_sec = (time_t)at;
+        t.tv_nsec = (long)((at - floor(at)) * 1e9);
+        while (!s->poked && !pthread_cond_timedwait(&s->changed, &s->lock, &t))
+            continue;
+    }
+}
+
+static lt_status work(lti_sched *s, lti_task *t)
+{
+    lt_status st = LT_OK;
+    if (!t->opened) {
+        t->opened = true;
+        st = t->ops->open(t, s->net, s->ctx);
+    }
+    if (st == LT_OK) st = t->ops->step(t, s->ctx);
+    lt_mem_stats m;
+    lt_dev_mem_stats(s->dev, &m);
+    pthread_mutex_lock(&s->lock);
+    s->state.device = m;
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+/* Until it is to quit and has nothing left. */
+static void run_tasks(lti_sched *s)
+{
+    for (;;) {
+        double wait;
+        pthread_mutex_lock(&s->lock);
+        s->poked = false;
+        lti_task *stopped = find_stopped(s), *t = stopped ? NULL : choose(s, &wait);
+        const bool over = s->quit && !stopped;
+        if (!stopped && !t && !over) sleep_until_changed(s, wait);
+        pthread_mutex_unlock(&s->lock);
+        if (over) return;
+        if (stopped) {
+            end_task(s, stopped, LT_ERR_CANCELLED);
+        } else if (t) {
+            const lt_status st = work(s, t);
+            if (st < 0 || st == LT_END) end_task(s, t, st);
+        }
+    }
+}
+
+/* What is free for sessions once the weights are in. */
+static uint64_t free_memory(lti_sched *s)
+{
+    lt_estimate e;
+    lt_model_info info;
+    lt_session_options o = lt_session_options_default();
+    o.prompt = "x";
+    lt_model_get_info(s->net, &info);
+    if (lt_session_validate(s->ctx, &info, &o) < 0) return 0;
+    if (lt_session_estimate(&e, s->ctx, &s->model, &o) < 0) return 0;
+    return e.available;
+}
+
+static lt_status load(lti_sched *s)
+{
+    LT_TRY(lt_dev_create(&s->dev, s->ctx, &s->device));
+    return lt_model_open(&s->net, s->dev, &s->model);
+}
+
+static void *device_thread(void *arg)
+{
+    lti_sched *s = arg;
+    const lt_status st = load(s);
+    s->o.ready(s->o.user, st, st < 0 ? lt_error(s->ctx) : "");
+    if (st == LT_OK) {
+        const uint64_t memory = s->o.memory ? s->o.memory : free_memory(s);
+        pthread_mutex_lock(&s->lock);
+        s->state.memory = memory;
+        s->loaded = true;
+        let_in(s);
+        pthread_mutex_unlock(&s->lock);
+    } else {
+        pthread_mutex_lock(&s->lock);
+        s->quit = true; /* nothing will ever run */
+        pthread_mutex_unlock(&s->lock);
+    }
+    run_tasks(s);
+    lt_model_close(&s->net);
+    lt_dev_destroy(&s->dev);
+    return NULL;
+}
+
+lt_status lti_sched_create(lti_sched **out, lt_ctx *ctx, const lti_sched_options *o)
+{
+    lti_sched *s = *out = calloc(1, sizeof *s);
+    if (!s) return lti_fail(ctx, LT_ERR_MEM, "no memory for the scheduler");
+    s->o = *o;
+    s->device = *o->device;
+    s->model = *o->model;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&s->lock, NULL);
+    lt_status st = lt_ctx_create(&s->ctx, NULL, NULL, LT_LOG_ERROR);
+    if (st == LT_OK && pthread_create(&s->thread, NULL, device_thread, s))
+        st = lti_fail(ctx, LT_ERR_MEM, "cannot start a thread");
+    if (st == LT_OK) return LT_OK;
+    lt_ctx_destroy(&s->ctx);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    free(s);
+    *out = NULL;
+    return st;
+}
+
+void lti_sched_destroy(lti_sched **sched)
+{
+    lti_sched *s = sched ? *sched : NULL;
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->quit = s->poked = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    lt_ctx_destroy(&s->ctx);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    free(s);
+    *sched = NULL;
+}

@@ -1,0 +1,180 @@
+/* ws.c: websockets on libwebsockets. Only the socket is here; what is said is conn.c. */
+#include "stream/server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <libwebsockets.h>
+
+_Static_assert(LTI_HEADROOM >= LWS_PRE, "a unit has room for libwebsockets' head");
+
+typedef struct lti_ws {
+    struct lws *wsi;
+    lti_conn *conn;
+    struct lti_ws *next;
+    char *message; /* being received */
+    size_t bytes;
+    bool listed;
+} lti_ws;
+
+const size_t lti_ws_session_bytes = sizeof(lti_ws);
+
+static lt_server *server_of(struct lws *wsi)
+{
+    return lws_context_user(lws_get_context(wsi));
+}
+
+static void header(struct lws *wsi, enum lws_token_indexes which, char *out, size_t cap)
+{
+    if (lws_hdr_copy(wsi, out, (int)cap, which) < 0) *out = 0;
+}
+
+/* 0: the handshake may go on. */
+static int filter(struct lws *wsi)
+{
+    lt_server *srv = server_of(wsi);
+    char path[64], host[256], origin[256];
+    header(wsi, WSI_TOKEN_GET_URI, path, sizeof path);
+    header(wsi, WSI_TOKEN_HOST, host, sizeof host);
+    header(wsi, WSI_TOKEN_ORIGIN, origin, sizeof origin);
+    const bool too_long = lws_hdr_total_length(wsi, WSI_TOKEN_ORIGIN) >= (int)sizeof origin;
+    const char *problem = too_long ? "origin" : lti_peer_problem(srv, host, origin);
+    unsigned status = 0;
+    if (strcmp(path, "/v1/stream"))
+        status = HTTP_STATUS_NOT_FOUND;
+    else if (problem)
+        status = HTTP_STATUS_FORBIDDEN;
+    if (!status) return 0;
+    lti_say(srv, LT_LOG_WARN, "websocket_refused", "{s:i, s:s}", "status", (int)status, "why",
+            problem ? problem : "path");
+    if (lws_return_http_status(wsi, status, NULL)) return 1;
+    return 1;
+}
+
+static bool bearer(struct lws *wsi, const lt_server *srv)
+{
+    char text[512];
+    header(wsi, WSI_TOKEN_HTTP_AUTHORIZATION, text, sizeof text);
+    const bool found = srv->tokens && !strncasecmp(text, "Bearer ", 7) &&
+                       lti_tokens_find(srv->tokens, text + 7) >= 0;
+    explicit_bzero(text, sizeof text);
+    return found;
+}
+
+static int established(lti_ws *w, struct lws *wsi)
+{
+    lt_server *srv = server_of(wsi);
+    /* else the kernel takes megabytes for a viewer that reads nothing, and shows it stale video later */
+    const int low = 128 << 10;
+    setsockopt(lws_get_socket_fd(wsi), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof low);
+    *w = (lti_ws){.wsi = wsi, .conn = lti_conn_create(srv, bearer(wsi, srv)), .next = srv->ws_list};
+    if (!w->conn) return -1;
+    w->listed = true;
+    srv->ws_list = w;
+    srv->nconns++;
+    lti_count(srv->metrics, LTI_COUNT_WEBSOCKETS, 1);
+    lti_server_tick_on(srv);
+    return 0;
+}
+
+static void closed(lti_ws *w, lt_server *srv)
+{
+    if (!w->listed) return;
+    for (lti_ws **p = &srv->ws_list; *p; p = &(*p)->next)
+        if (*p == w) {
+            *p = w->next;
+            break;
+        }
+    srv->nconns--;
+    w->listed = false;
+    lti_conn_destroy(w->conn);
+    free(w->message);
+    w->conn = NULL;
+    w->message = NULL;
+}
+
+static int close_with(struct lws *wsi, int code, const char *why)
+{
+    char text[124];
+    snprintf(text, sizeof text, "%s", why);
+    lws_close_reason(wsi, (enum lws_close_status)code, (unsigned char *)text, strlen(text));
+    return -1;
+}
+
+static int received(lti_ws *w, struct lws *wsi, const void *in, size_t len)
+{
+    if (lws_is_first_fragment(wsi)) w->bytes = 0;
+    if (w->bytes + len > LTI_MESSAGE_BYTES)
+        return close_with(wsi, LTI_CLOSE_BIG, "messages of at most 65536 bytes are taken");
+    if (!w->message && !(w->message = malloc(LTI_MESSAGE_BYTES)))
+        return close_with(wsi, LTI_CLOSE_INTERNAL, "out of memory");
+    memcpy(w->message + w->bytes, in, len);
+    w->bytes += len;
+    if (!lws_is_final_fragment(wsi) || lws_remaining_packet_payload(wsi)) return 0;
+    lti_conn_receive(w->conn, w->message, w->bytes, lws_frame_is_binary(wsi));
+    free(w->message); /* most connections are silent: none keeps a buffer */
+    w->message = NULL;
+    lws_callback_on_writable(wsi);
+    return 0;
+}
+
+static int writable(lti_ws *w, struct lws *wsi)
+{
+    const char *why;
+    const int code = lti_conn_closing(w->conn, &why);
+    lti_out out;
+    if (code) return close_with(wsi, code, why);
+    if (lti_conn_next(w->conn, &out)) {
+        const int n =
+            lws_write(wsi, out.data, out.bytes, out.binary ? LWS_WRITE_BINARY : LWS_WRITE_TEXT);
+        lti_unit_release(out.unit);
+        lti_event_release(out.event);
+        if (n < (int)out.bytes) return -1;
+        lws_callback_on_writable(wsi);
+    } else if (lti_conn_closing(w->conn, &why))
+        lws_callback_on_writable(wsi);
+    return 0;
+}
+
+int lti_ws_callback(struct lws *wsi, int reason, void *user, void *in, size_t len)
+{
+    lti_ws *w = user;
+    switch ((enum lws_callback_reasons)reason) {
+    case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION:
+        return filter(wsi);
+    case LWS_CALLBACK_ESTABLISHED:
+        return established(w, wsi);
+    case LWS_CALLBACK_RECEIVE:
+        return received(w, wsi, in, len);
+    case LWS_CALLBACK_SERVER_WRITEABLE:
+        return writable(w, wsi);
+    case LWS_CALLBACK_CLOSED:
+        closed(w, server_of(wsi));
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+void lti_ws_wake(lt_server *srv)
+{
+    for (lti_ws *w = srv->ws_list; w; w = w->next)
+        if (lti_conn_wants_to_write(w->conn)) lws_callback_on_writable(w->wsi);
+}
+
+void lti_ws_tick(lt_server *srv)
+{
+    const char *why;
+    for (lti_ws *w = srv->ws_list; w; w = w->next) {
+        if (srv->draining) lti_conn_drain(w->conn, srv->drain_until - lti_now());
+        lti_conn_tick(w->conn);
+        const int code = lti_conn_closing(w->conn, &why);
+        if (code == LTI_CLOSE_SLOW) /* it does not read: no close frame would reach it */
+            lws_set_timeout(w->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
+        else if (code || lti_conn_wants_to_write(w->conn))
+            lws_callback_on_writable(w->wsi);
+    }
+}
