@@ -24,6 +24,8 @@ typedef struct lti_lists {
 /* What a layer read last. */
 typedef struct lti_layer {
     bool made;
+    double
+        progress; /* of the last call: less means that a draw has begun again, which must not know of the one before */
     uint64_t seen; /* which frames there were */
     uint64_t *chosen;
     float sketch

@@ -78,7 +78,7 @@ static lt_status cancelled(const pass *p)
 
 /* A few heads at a time where a call would take seconds, so that a cancelled pass ends soon. Heads do not know of each other. */
 static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v, lt_attn_plan part,
-                        int64_t lk, const lt_rope *k_rope)
+                        int64_t lk, const lt_rope *k_rope, float *lse)
 {
     static const double most_flops = 4e11;
     const int32_t heads = p->d->c.heads, size = p->d->c.head_dim;
@@ -99,10 +99,34 @@ static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v,
                                                          .head_dim = size,
                                                          .scale = (float)(1 / sqrt((double)size)),
                                                          .plan = &part,
+                                                         .lse = lse ? lse + h * lq : NULL,
                                                          .k_rope = k_rope}));
         if (part.group_of_head) part.group_of_head += take;
     }
     return LT_OK;
+}
+
+/* Self-attention of one sample: what the planner chooses, or the dense plan. */
+static lt_status attend_planned(const pass *p, int32_t block, int32_t s, lt_mat out, lt_mat q,
+                                lt_mat k, lt_mat v, const lt_attn_plan *dense, int64_t lk,
+                                const lt_rope *k_rope)
+{
+    const lt_attn_plan *plan = NULL;
+    lt_sparse *const sparse = p->r->sparse;
+    const lt_sparse_call c = {.layer = block,
+                              .sample = p->a->branch + s,
+                              .progress = p->a->progress,
+                              .q = q,
+                              .k = k,
+                              .v = v,
+                              .lq = p->n,
+                              .lk = lk,
+                              .cache = p->a->cache[s],
+                              .k_rope = k_rope};
+    if (sparse) LT_TRY(lt_sparse_plan(sparse, &plan, &c));
+    LT_TRY(attend(p, out, q, k, v, plan ? *plan : *dense, lk, k_rope,
+                  plan ? lt_sparse_lse(sparse) : NULL));
+    return plan ? lt_sparse_finish(sparse, &c, out) : LT_OK;
 }
 
 /* All samples attend to themselves: a [rows, D] from q k v. */
@@ -123,8 +147,8 @@ static lt_status attend_whole(const pass *p, int32_t block, lt_mat a, lt_mat qkv
     LT_TRY(lti_probe_call(&p->r->probe, "v", block, v, rows, dim));
     for (int32_t s = 0; s < p->samples; s++) {
         const int64_t row = s * p->n;
-        LT_TRY(attend(p, lti_at(a, row, 0), lti_at(q, row, 0), lti_at(k, row, 0), lti_at(v, row, 0),
-                      *lt_plan_kernel(p->r->plan), p->n, NULL));
+        LT_TRY(attend_planned(p, block, s, lti_at(a, row, 0), lti_at(q, row, 0), lti_at(k, row, 0),
+                              lti_at(v, row, 0), lt_plan_kernel(p->r->plan), p->n, NULL));
     }
     return LT_OK;
 }
@@ -136,7 +160,12 @@ static lt_status attend_cached(const pass *p, int32_t block, lt_mat a, lt_mat qk
     const lt_cache *c = p->a->cache[s];
     const int64_t dim = p->dim, frame = p->n / p->frames;
     const lt_mat kv = lt_cache_layer(c, block), q = lti_at(qkv, s * p->n, 0);
-    LT_TRY(qk_norm(p, q, q, p->n, b->norm_q, lt_cache_query_rope(c)));
+    lt_rope q_rope = *lt_cache_query_rope(c), k_rope = *lt_cache_key_rope(c);
+    if (p->r->ring_pos) { /* frames in the planner's order */
+        q_rope.pos = p->r->block_pos;
+        k_rope.pos = p->r->ring_pos;
+    }
+    LT_TRY(qk_norm(p, q, q, p->n, b->norm_q, &q_rope));
     for (int32_t f = 0; f < p->frames; f++) {
         const int64_t from = s * p->n + f * frame, to = lt_cache_open_row(c, f);
         LT_TRY(qk_norm(p, lti_at(kv, to, 0), lti_at(qkv, from, dim), frame, b->norm_k, NULL));
@@ -145,8 +174,8 @@ static lt_status attend_cached(const pass *p, int32_t block, lt_mat a, lt_mat qk
                                                      .rows = frame,
                                                      .cols = dim}));
     }
-    return attend(p, lti_at(a, s * p->n, 0), q, kv, lti_at(kv, 0, dim), *lt_cache_plan(c),
-                  lt_cache_rows(c), lt_cache_key_rope(c));
+    return attend_planned(p, block, s, lti_at(a, s * p->n, 0), q, kv, lti_at(kv, 0, dim),
+                          lt_cache_plan(c), lt_cache_rows(c), &k_rope);
 }
 
 static lt_status self_attention(pass *p, int32_t block)
@@ -205,7 +234,7 @@ static lt_status cross_attention(pass *p, int32_t block)
         const lti_prompt *t = p->a->prompt[s];
         const lt_mat kv = lti_at((lt_mat){t->kv, p->d->compute, 2 * dim}, block * t->keys, 0);
         LT_TRY(attend(p, lti_at(a, s * p->n, 0), lti_at(q, s * p->n, 0), kv, lti_at(kv, 0, dim),
-                      text_plan(p, s), t->keys, NULL));
+                      text_plan(p, s), t->keys, NULL, NULL));
     }
     LT_TRY(lt_linear(
         p->dev,
@@ -252,6 +281,7 @@ static lt_patch_args patch_args(const pass *p, lt_mat tokens, float *latent, int
                            .h = p->r->grid.rows * patch,
                            .w = p->r->grid.cols * patch,
                            .p = patch,
+                           .order = p->r->order_dev,
                            .to_latent = to_latent};
 }
 
@@ -354,6 +384,9 @@ static lt_status check_pass(lti_dit_run *r, const lti_dit_args *a)
     lt_ctx *ctx = lt_dev_ctx(r->d->dev);
     if (a->batch < 1 || a->batch > r->batch)
         return lti_fail(ctx, LT_ERR_ARG, "pass of %d samples, made for %d", a->batch, r->batch);
+    if (a->branch < 0 || a->branch + a->batch > LTI_DIT_BATCH)
+        return lti_fail(ctx, LT_ERR_ARG, "pass of samples %d..%d of %d", a->branch,
+                        a->branch + a->batch - 1, LTI_DIT_BATCH);
     for (int32_t s = 0; s < a->batch; s++) {
         if (a->cache[0]) LT_TRY(check_cache(r, a, s));
         if (!a->cache[0] && lt_plan_lq(a->prompt[s]->plan) != r->n)
@@ -377,8 +410,11 @@ static lt_status set_times(pass *p)
     p->time = times ? 0 : p->a->time;
     p->group = times ? p->r->group : NULL;
     if (!times) return LT_OK;
-    for (int64_t i = 0; i < p->a->batch * p->n; i++)
-        p->r->group_host[i] = times[i % p->n];
+    const int32_t *order = p->r->order;
+    for (int64_t i = 0; i < p->a->batch * p->n; i++) {
+        const int64_t token = i % p->n;
+        p->r->group_host[order ? i - token + order[token] : i] = times[token];
+    }
     return lt_dev_upload(p->dev, p->r->group, p->r->group_host,
                          (size_t)(p->a->batch * p->n) * sizeof(int32_t));
 }

@@ -55,7 +55,9 @@ typedef struct lti_dit_run_options {
     int32_t batch;        /* samples of the largest pass, 1..LTI_DIT_BATCH */
     const double *times;  /* the timesteps that passes will name by index, 0..1000 */
     int32_t ntimes;
-    const lti_probe *probe; /* or NULL; kept */
+    const lti_probe *probe;          /* or NULL; kept */
+    const lt_sparse_spec *attention; /* of self-attention; NULL = dense */
+    const lt_cache_policy *cache;    /* of the caches that passes will use; NULL: they use none */
 } lti_dit_run_options;
 
 typedef struct lti_dit_run lti_dit_run;
@@ -64,7 +66,15 @@ LT_MUST_USE lt_status lti_dit_run_create(lti_dit_run **out, const lti_dit *dit,
                                          const lti_dit_run_options *opt);
 void lti_dit_run_destroy(lti_dit_run **run);
 int64_t lti_dit_run_tokens(const lti_dit_run *run);
-double lti_dit_run_density(const lti_dit_run *run); /* of self-attention's plan */
+/* Self-attention so far: keys read over keys there were, and what else the planner counts. */
+double lti_dit_run_density(const lti_dit_run *run);
+void lti_dit_run_stats(const lti_dit_run *run, lt_sparse_stats *out);
+/* Operations of self-attention that were left out so far. */
+double lti_dit_run_skipped(const lti_dit_run *run);
+/* Device bytes that `attention` takes beside lti_dit_run_bytes. No device needed. */
+uint64_t lti_dit_sparse_bytes(const lti_dit_config *c, lt_dtype compute, int32_t frames, int32_t h,
+                              int32_t w, const lt_sparse_spec *attention,
+                              const lt_cache_policy *cache);
 /* Device bytes that lti_dit_run_create takes for `batch` samples of a latent. No device needed. */
 uint64_t lti_dit_run_bytes(const lti_dit_config *c, lt_dtype compute, int32_t frames, int32_t h,
                            int32_t w, int32_t batch, int32_t ntimes);
@@ -75,7 +85,9 @@ typedef struct lti_dit_args {
         *x[LTI_DIT_BATCH];   /* device, [in_channels, frames, h, w] f32; may be the same latent */
     float *v[LTI_DIT_BATCH]; /* device, [out_channels, frames, h, w] f32 */
     const lti_prompt *prompt[LTI_DIT_BATCH];
-    int32_t time; /* index into times, of every token */
+    int32_t time;    /* index into times, of every token */
+    double progress; /* part of the steps that are done, 0..1: sparse attention warms up */
+    int32_t branch;  /* number of the first sample, of those that take turns: 0 or 1 */
     const int32_t
         *token_time; /* host, [N] indices into times, one a token; NULL = `time` for all */
     /* Causal passes: the samples are the open block of their caches (all, and of as many frames), which they write into and read;

@@ -52,9 +52,14 @@ struct lti_dit_run {
     int64_t chunk; /* rows taken through the feed-forward layer at a time */
     lti_dit_times times;
     lti_probe probe;
-    lt_plan *plan;
+    lt_plan *plan;        /* dense */
+    lt_sparse *sparse;    /* NULL: always dense */
+    const int32_t *order; /* host, the planner's, [n] row of every token; NULL: as they are */
+    int32_t *order_dev;
     lt_rope_tables rope;
-    int32_t *pos;        /* device, [batch * n, 3] */
+    int32_t *pos; /* device, [batch * n, 3] */
+    int32_t *ring_pos,
+        *block_pos;      /* device: rows of a cache and of a block, in that order; or NULL */
     int32_t *group;      /* device, [batch * n]: timestep of each row */
     int32_t *group_host; /* [batch * n] */
     lt_arena arena;

@@ -3,6 +3,7 @@
 #include "video/dit_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- sizes ---- */
 
@@ -90,19 +91,70 @@ static lt_status check_run(lt_ctx *ctx, const lti_dit_config *c, const lti_dit_r
     return LT_OK;
 }
 
-/* Positions of the tokens, repeated for every sample. */
-static lt_status upload_positions(lti_dit_run *r)
+/* Positions of the tokens of a grid, `times` times, in the planner's order. Caches hold whole frames of it. */
+static lt_status upload_positions(lti_dit_run *r, int32_t **out, lt_grid g, int32_t times)
 {
-    const size_t bytes = (size_t)r->n * 3 * sizeof(int32_t);
-    LT_TRY(lt_dev_alloc(r->d->dev, (void **)&r->pos, bytes * (size_t)r->batch, LT_TAG_PLAN));
-    int32_t *host = malloc(bytes);
-    if (!host) return lti_fail(lt_dev_ctx(r->d->dev), LT_ERR_MEM, "no memory for positions");
-    lt_grid_positions(r->grid, 0, host);
+    const size_t n = (size_t)lt_grid_tokens(g), bytes = n * 3 * sizeof(int32_t);
+    LT_TRY(lt_dev_alloc(r->d->dev, (void **)out, bytes * (size_t)times, LT_TAG_PLAN));
+    int32_t *plain = malloc(bytes), *host = malloc(bytes);
     lt_status s = LT_OK;
-    for (int32_t b = 0; b < r->batch && s >= 0; b++)
-        s = lt_dev_upload(r->d->dev, r->pos + (int64_t)b * r->n * 3, host, bytes);
+    if (!plain || !host) s = lti_fail(lt_dev_ctx(r->d->dev), LT_ERR_MEM, "no memory for positions");
+    if (s >= 0) lt_grid_positions(g, 0, plain);
+    const size_t period = g.frames == r->grid.frames ? n : n / (size_t)g.frames;
+    for (size_t i = 0; i < n && s >= 0; i++) {
+        const size_t in = i % period, row = r->order ? i - in + (size_t)r->order[in] : i;
+        memcpy(host + 3 * row, plain + 3 * i, 3 * sizeof *host);
+    }
+    for (int32_t b = 0; b < times && s >= 0; b++)
+        s = lt_dev_upload(r->d->dev, *out + (size_t)b * n * 3, host, bytes);
     free(host);
+    free(plain);
     return s;
+}
+
+/* ---- sparse attention ---- */
+
+static lt_sparse_options sparse_options(const lti_dit_config *c, lt_dtype compute, lt_grid g,
+                                        const lt_sparse_spec *spec, const lt_cache_policy *cache)
+{
+    return (lt_sparse_options){.spec = *spec,
+                               .grid = g,
+                               .heads = c->heads,
+                               .head_dim = c->head_dim,
+                               .layers = c->layers,
+                               .samples = LTI_DIT_BATCH,
+                               .dtype = compute,
+                               .slots = cache ? cache->window : 0,
+                               .bias = cache ? cache->bias : 1};
+}
+
+uint64_t lti_dit_sparse_bytes(const lti_dit_config *c, lt_dtype compute, int32_t frames, int32_t h,
+                              int32_t w, const lt_sparse_spec *attention,
+                              const lt_cache_policy *cache)
+{
+    const lt_grid g = {frames, h / c->patch, w / c->patch};
+    const lt_sparse_options o = sparse_options(c, compute, g, attention, cache);
+    const uint64_t order = 4 * (uint64_t)lt_grid_tokens(g);
+    const uint64_t ring =
+        cache ? (uint64_t)(cache->window + frames) * 12 * (uint64_t)g.rows * (uint64_t)g.cols : 0;
+    return attention->method ? lt_sparse_bytes(&o) + order + ring : 0;
+}
+
+static lt_status create_sparse(lti_dit_run *r, const lti_dit_run_options *o)
+{
+    const lti_dit *d = r->d;
+    if (!o->attention || !o->attention->method) return LT_OK;
+    const lt_sparse_options so = sparse_options(&d->c, d->compute, r->grid, o->attention, o->cache);
+    LT_TRY(lt_sparse_create(&r->sparse, d->dev, &so));
+    r->order = lt_sparse_order(r->sparse);
+    if (!r->order) return LT_OK;
+    const size_t bytes = (size_t)r->n * sizeof *r->order;
+    LT_TRY(lt_dev_alloc(d->dev, (void **)&r->order_dev, bytes, LT_TAG_PLAN));
+    LT_TRY(lt_dev_upload(d->dev, r->order_dev, r->order, bytes));
+    if (!o->cache) return LT_OK;
+    const lt_grid ring = {o->cache->window, r->grid.rows, r->grid.cols};
+    LT_TRY(upload_positions(r, &r->ring_pos, ring, 1));
+    return upload_positions(r, &r->block_pos, r->grid, 1);
 }
 
 static lt_status fill_run(lti_dit_run *r, const lti_dit_run_options *o)
@@ -111,9 +163,10 @@ static lt_status fill_run(lti_dit_run *r, const lti_dit_run_options *o)
     const int32_t max[3] = {r->grid.frames, r->grid.rows, r->grid.cols};
     const size_t groups = (size_t)(r->n * r->batch) * sizeof(int32_t);
     LT_TRY(lti_dit_times_create(&r->times, d, o->times, o->ntimes, o->probe));
+    LT_TRY(create_sparse(r, o));
     LT_TRY(lt_plan_dense(&r->plan, d->dev, r->n, r->n, d->c.heads));
     LT_TRY(lt_rope_tables_create(&r->rope, d->dev, d->c.head_dim, max, 10000));
-    LT_TRY(upload_positions(r));
+    LT_TRY(upload_positions(r, &r->pos, r->grid, r->batch));
     LT_TRY(lt_dev_alloc(d->dev, (void **)&r->group, groups, LT_TAG_PLAN));
     r->group_host = malloc(groups);
     if (!r->group_host) return lti_fail(lt_dev_ctx(d->dev), LT_ERR_MEM, "no memory for timesteps");
@@ -152,6 +205,10 @@ void lti_dit_run_destroy(lti_dit_run **run)
     lt_dev_free(dev, r->group);
     lt_dev_free(dev, r->pos);
     lt_rope_tables_destroy(&r->rope);
+    lt_dev_free(dev, r->block_pos);
+    lt_dev_free(dev, r->ring_pos);
+    lt_dev_free(dev, r->order_dev);
+    lt_sparse_destroy(&r->sparse);
     lt_plan_destroy(&r->plan);
     lti_dit_times_destroy(&r->times, dev);
     free(r);
@@ -163,7 +220,22 @@ int64_t lti_dit_run_tokens(const lti_dit_run *run)
     return run->n;
 }
 
+void lti_dit_run_stats(const lti_dit_run *run, lt_sparse_stats *out)
+{
+    *out = (lt_sparse_stats){0};
+    if (run->sparse) lt_sparse_get_stats(run->sparse, out);
+}
+
 double lti_dit_run_density(const lti_dit_run *run)
 {
-    return lt_plan_density(run->plan);
+    lt_sparse_stats s;
+    lti_dit_run_stats(run, &s);
+    return s.all > 0 ? s.read / s.all : 1;
+}
+
+double lti_dit_run_skipped(const lti_dit_run *run)
+{
+    lt_sparse_stats s;
+    lti_dit_run_stats(run, &s);
+    return 4 * (double)run->d->c.dim * (s.all - s.read);
 }
