@@ -9,6 +9,7 @@ static const char usage[] =
     "inspect PATH [options]\n\n"
     "A model: family, configuration, parameters, types, bytes, what is missing or unknown.\n"
     "A video: format, frames, the parameters it was made with and the marks it carries.\n"
+    "A saved session: what it is of and where it goes on.\n"
     "Exit status 1 when a model is not complete.";
 
 /* A text of a foreign file, without what moves the cursor of a terminal or begins another line. */
@@ -141,6 +142,31 @@ static lt_status inspect_media(lt_ctx *ctx, const lti_settings *set, const char 
     return s;
 }
 
+static bool is_session(const char *path)
+{
+    char begin[8] = "";
+    FILE *f = fopen(path, "rbe");
+    const bool good = f && fread(begin, 1, 8, f) == 8 && !memcmp(begin, "session\n", 8);
+    if (f) fclose(f);
+    return good;
+}
+
+static lt_status inspect_session(lt_ctx *ctx, const lti_settings *set, const char *path)
+{
+    lt_snapshot_info i;
+    char seed[24];
+    LT_TRY(lt_snapshot_inspect(&i, ctx, path));
+    snprintf(seed, sizeof seed, "%" PRIu64, i.seed);
+    json_t *value =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:s, s:s, s:s, s:I}", "family", i.family,
+                  "width", i.width, "height", i.height, "fps", i.fps, "num_frames", i.num_frames,
+                  "next_frame", (json_int_t)i.next_frame, "block", (json_int_t)i.block, "cache",
+                  i.cache, "prompt", i.prompt, "seed", seed, "bytes", (json_int_t)i.bytes);
+    const lt_status s = print_json(ctx, value, set->json);
+    json_decref(value);
+    return s;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
@@ -155,6 +181,9 @@ static lt_status inspect(lt_ctx *ctx, const lti_settings *set, const lti_positio
                                          ".gif", ".png", ".jpg", ".jpeg", ".webp", ".part"};
     for (size_t i = 0; i < LT_COUNT(videos); i++)
         if (ends_with(pos->text[0], videos[i])) return inspect_media(ctx, set, pos->text[0]);
+    struct stat st;
+    if (!stat(pos->text[0], &st) && S_ISREG(st.st_mode) && is_session(pos->text[0]))
+        return inspect_session(ctx, set, pos->text[0]);
     return inspect_model(ctx, set, pos->text[0]);
 }
 

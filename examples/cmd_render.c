@@ -7,11 +7,35 @@
 static const char usage[] =
     "render PROMPT -o FILE.mp4 [options]\n\n"
     "Makes a video from a text. The file appears under its name when it is complete; Ctrl-C keeps\n"
-    "what is done as FILE.partial.mp4.";
+    "what is done as FILE.partial.mp4, and with --save-session where to go on.";
+
+/* What the saved session has decided. */
+static lt_status check_resumed(lt_ctx *ctx, const lti_settings *s)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } fixed[] = {{"size", s->size.width != 0},
+                 {"fps", s->fps != 0},
+                 {"num-inference-steps", s->num_inference_steps != 0},
+                 {"guidance-scale", s->guidance_scale >= 0},
+                 {"flow-shift", s->flow_shift > 0},
+                 {"sampler", s->sampler >= 0},
+                 {"seed", s->seed.set},
+                 {"negative-prompt", s->negative_prompt != NULL},
+                 {"image", s->image != NULL},
+                 {"cache", s->cache != NULL},
+                 {"prompt-file", s->prompt_file != NULL}};
+    for (size_t i = 0; i < LT_COUNT(fixed); i++)
+        if (fixed[i].given)
+            return lti_fail(ctx, LT_ERR_ARG, "--resume: --%s is the saved session's",
+                            fixed[i].name);
+    return LT_OK;
+}
 
 static lt_status check_words(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos)
 {
-    if (pos->count == 0)
+    if (pos->count == 0 && !set->prompt_file && !set->resume)
         return lti_fail(ctx, LT_ERR_ARG, "render: the prompt is missing (longtake render --help)");
     if (pos->count > 1)
         return lti_fail(
@@ -19,6 +43,7 @@ static lt_status check_words(lt_ctx *ctx, const lti_settings *set, const lti_pos
             "render: one prompt is wanted, '%.80s' is a second word: put the prompt in quotes",
             pos->text[1]);
     if (!set->output) return lti_fail(ctx, LT_ERR_ARG, "render: -o FILE.mp4 is missing");
+    if (set->resume) LT_TRY(check_resumed(ctx, set));
     const char *end = set->report ? strrchr(set->report, '.') : NULL;
     if (end && (!strcasecmp(end, ".mp4") || !strcasecmp(end, ".part")))
         return lti_fail(ctx, LT_ERR_ARG, "--report '%.200s': names in %s are for videos",
@@ -32,12 +57,21 @@ static lt_status open_places(lti_job *j)
     const lti_settings *s = j->set;
     if (s->frames_dir) LT_TRY(lti_folder_make(j->ctx, s->frames_dir));
     if (s->report) LT_TRY(lti_json_check(j->ctx, s->report, s->overwrite));
+    if (s->save_session && j->opt.mode != LT_MODE_AR)
+        return lti_fail(j->ctx, LT_ERR_ARG, "--save-session: only mode ar can be gone on with");
+    if (s->save_session) LT_TRY(lti_json_check(j->ctx, s->save_session, true));
     return lti_job_create_file(j, s->overwrite);
 }
 
 static void print_result(const lti_job *j)
 {
     const lt_session_report *r = &j->report;
+    for (size_t i = 1; i < json_array_size(j->prompts) && !j->set->quiet; i++) {
+        const json_t *m = json_array_get(j->prompts, i);
+        printf("from frame %" JSON_INTEGER_FORMAT ": %s\n",
+               json_integer_value(json_object_get(m, "frame")),
+               json_string_value(json_object_get(m, "prompt")));
+    }
     printf("%s: %" PRId64
            " frames, %dx%d, %d fps; %.1f s (text %.1f, denoising %.1f, decoding %.1f)\n",
            j->made, j->frames, j->opt.width, j->opt.height, j->opt.fps, r->total_seconds,
@@ -49,13 +83,18 @@ static lt_status render(lti_job *j)
 {
     lt_model *model = NULL;
     char line[400];
-    lt_status s = open_places(j);
+    lt_status s = LT_OK;
+    if (j->set->resume) {
+        s = lt_model_open(&model, j->dev, j->model);
+        if (s == LT_OK) s = lti_job_resume(j, model);
+    }
+    if (s == LT_OK) s = open_places(j);
     if (s == LT_OK && !j->set->quiet) {
         lti_job_describe(j, line, sizeof line);
         fprintf(stderr, "%s (%s): %s; %.2f GiB\n", lti_base_name(j->model->path), j->info->family,
                 line, (double)j->estimate.total_peak / (1 << 30));
     }
-    if (s == LT_OK) s = lt_model_open(&model, j->dev, j->model);
+    if (s == LT_OK && !model) s = lt_model_open(&model, j->dev, j->model);
     if (s == LT_OK && lti_interrupted(j->interrupt))
         s = lti_fail(j->ctx, LT_ERR_CANCELLED, "stopped before the first step");
     if (s == LT_OK) s = lti_job_run(j, model);
@@ -65,9 +104,12 @@ static lt_status render(lti_job *j)
         if (j->set->report) w = lti_report_write(j->ctx, j->set->report, j);
         if (s == LT_OK) s = w;
         if (s == LT_ERR_CANCELLED)
-            lti_fail(j->ctx, s, "stopped; %" PRId64 " of %d frames are in '%s'", j->frames,
-                     j->opt.num_frames, j->made);
+            lti_fail(j->ctx, s, "stopped; %" PRId64 " of %" PRId64 " frames are in '%s'%s%s",
+                     j->frames, j->opt.num_frames - j->first, j->made,
+                     j->saved ? "; go on with --resume " : "",
+                     j->saved ? j->set->save_session : "");
     }
+    lt_session_destroy(&j->session);
     lt_model_close(&model);
     return s;
 }
@@ -93,7 +135,7 @@ static lt_status prepare_and_render(lt_ctx *ctx, const lti_settings *set, const 
                  .progress = &progress,
                  .dev = dev};
     lt_status s = lt_model_probe(&info, ctx, &options);
-    if (s == LT_OK) s = lti_job_prepare(&j);
+    if (s == LT_OK && !set->resume) s = lti_job_prepare(&j);
     if (s == LT_OK) s = render(&j);
     lti_job_close(&j);
     lt_dev_destroy(&dev);

@@ -68,6 +68,20 @@ LT_MUST_USE lt_status lti_device_open(lt_dev **out, lt_ctx *ctx, const lti_setti
 /* Last part of a path, for people. */
 const char *lti_base_name(const char *path);
 
+/* ---- prompt_file.c: prompts by time ---- */
+
+typedef struct lti_cues {
+    lt_cue *cue; /* texts are owned */
+    int32_t count;
+} lti_cues;
+/* Errors: LT_ERR_ARG "--prompt-file NAME, line N: ...". */
+LT_MUST_USE lt_status lti_cues_parse(lti_cues *out, lt_ctx *ctx, const char *name, const char *text,
+                                     size_t len);
+LT_MUST_USE lt_status lti_cues_read(lti_cues *out, lt_ctx *ctx, const char *path);
+void lti_cues_free(lti_cues *c);
+json_t *lti_cues_json(const lt_cue *cue, int32_t count);        /* as the file would say it */
+json_t *lti_marks_json(const lt_session *session, int32_t fps); /* what took effect when */
+
 /* ---- job.c: one render ---- */
 
 typedef struct lti_job {
@@ -75,7 +89,8 @@ typedef struct lti_job {
     const lti_settings *set;
     const lt_model_options *model; /* its path names the model in the file */
     const lt_model_info *info;
-    const char *prompt, *output;
+    const char *prompt, *output; /* prompt: NULL where the timeline has one, or the saved session */
+    lti_cues cues;
     lti_interrupt *interrupt;
     lti_progress *progress;
     lt_dev *dev;            /* by lti_job_run: for the report */
@@ -83,7 +98,11 @@ typedef struct lti_job {
     lt_estimate estimate;
     uint8_t *image;
     lt_writer *writer;
+    lt_session *session;      /* by lti_job_resume, else by lti_job_run */
     json_t *params;           /* what is written into the file */
+    json_t *prompts;          /* mode ar, by lti_job_run: what took effect when */
+    int64_t first;            /* frames of the video that an earlier run made */
+    bool saved;               /* set->save_session has been written */
     lt_session_report report; /* by lti_job_run */
     const char *made;         /* name of the finished file, complete or partial */
     int64_t frames;           /* in it */
@@ -92,6 +111,8 @@ typedef struct lti_job {
 /* Checks everything that can be known before the model is loaded, and fills opt and params. ctx, set, model, info, prompt are set.
  * Errors: LT_ERR_ARG and others; the caller closes. */
 LT_MUST_USE lt_status lti_job_prepare(lti_job *j);
+/* Instead of that: takes up set->resume. */
+LT_MUST_USE lt_status lti_job_resume(lti_job *j, lt_model *model);
 /* Creates the output, so that a bad place is known before hours of work. */
 LT_MUST_USE lt_status lti_job_create_file(lti_job *j, bool overwrite);
 /* Makes the video. LT_ERR_CANCELLED after an interrupt: then made is the playable file of what was done, or NULL. */

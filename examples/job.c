@@ -45,6 +45,8 @@ static lt_status fill_options(lti_job *j)
     o->flow_shift = s->flow_shift;
     o->attention = s->attention;
     o->cache = s->cache;
+    o->timeline = j->cues.cue;
+    o->cues = j->cues.count;
     if (s->mode >= 0) o->mode = s->mode == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
     if (s->sampler >= 0) {
         o->solver = (lt_solver)s->sampler;
@@ -56,12 +58,23 @@ static lt_status fill_options(lti_job *j)
     return s->seed.set ? LT_OK : draw_seed(j->ctx, &o->seed);
 }
 
+static lt_status check_prompt(const lti_job *j)
+{
+    if (!j->prompt) return LT_OK;
+    const bool empty = !j->prompt[strspn(j->prompt, " \t\r\n")];
+    if (!empty && lti_utf8_valid(j->prompt)) return LT_OK;
+    return lti_fail(j->ctx, LT_ERR_ARG, "prompt: %s",
+                    empty ? "the text is empty" : "not valid UTF-8");
+}
+
 lt_status lti_job_prepare(lti_job *j)
 {
-    const bool empty = !j->prompt[strspn(j->prompt, " \t\r\n")];
-    if (empty || !lti_utf8_valid(j->prompt))
-        return lti_fail(j->ctx, LT_ERR_ARG, "prompt: %s",
-                        empty ? "the text is empty" : "not valid UTF-8");
+    LT_TRY(check_prompt(j));
+    if (j->set->prompt_file) LT_TRY(lti_cues_read(&j->cues, j->ctx, j->set->prompt_file));
+    if (j->prompt && j->cues.count && j->cues.cue[0].frame == 0 && j->cues.cue[0].seconds == 0)
+        return lti_fail(j->ctx, LT_ERR_ARG,
+                        "the first prompt is given twice: on the command line and in '%s'",
+                        j->set->prompt_file);
     LT_TRY(fill_options(j));
     LT_TRY(lt_session_validate(j->ctx, j->info, &j->opt));
     if (j->set->image) {
@@ -72,21 +85,38 @@ lt_status lti_job_prepare(lti_job *j)
         j->opt.image = j->image;
     }
     LT_TRY(lt_session_estimate(&j->estimate, j->ctx, j->model, &j->opt));
-    const double gib = 1 << 30;
-    const lt_estimate *e = &j->estimate;
-    if (e->available && e->total_peak > e->available)
-        return lti_fail(j->ctx, LT_ERR_MEM,
-                        "it would take %.2f GiB (weights %.2f, text %.2f, latent %.2f, activation "
-                        "%.2f, vae %.2f) and %.2f GiB are free: "
-                        "choose a smaller --size or --num-frames",
-                        (double)e->total_peak / gib, (double)e->weights / gib,
-                        (double)e->text / gib, (double)e->latent / gib, (double)e->activation / gib,
-                        (double)e->vae / gib, (double)e->available / gib);
     j->params = lti_params_json(j);
     return j->params ? LT_OK : lti_fail(j->ctx, LT_ERR_MEM, "no memory for the parameters");
 }
 
-enum { MAX_METADATA = 32 };
+lt_status lti_job_resume(lti_job *j, lt_model *model)
+{
+    const lti_settings *s = j->set;
+    lt_snapshot_info info;
+    LT_TRY(check_prompt(j));
+    LT_TRY(lt_snapshot_inspect(&info, j->ctx, s->resume));
+    lt_session_options *o = &j->opt;
+    *o = lt_session_options_default();
+    o->num_frames = s->num_frames;
+    if (!s->num_frames && s->seconds > 0)
+        o->num_frames = frames_of(s->seconds, info.fps, j->info->frame_scale);
+    if ((o->num_frames ? o->num_frames : info.num_frames) <= info.next_frame)
+        return lti_fail(j->ctx, LT_ERR_ARG,
+                        "'%s' has %" PRId64 " frames already: say how long the whole video shall "
+                        "be (--seconds, --num-frames)",
+                        s->resume, info.next_frame);
+    o->progress = lti_progress_show;
+    o->progress_user = j->progress;
+    LT_TRY(lt_session_restore(&j->session, model, s->resume, o));
+    lt_session_get_options(j->session, o);
+    j->first = info.next_frame;
+    if (j->prompt && lt_session_prompt(j->session, j->prompt, 0) < 0)
+        return lti_fail(j->ctx, LT_ERR_ARG, "'%.80s' cannot be a prompt", j->prompt);
+    j->params = lti_params_json(j);
+    return j->params ? LT_OK : lti_fail(j->ctx, LT_ERR_MEM, "no memory for the parameters");
+}
+
+enum { MAX_METADATA = 40 };
 
 lt_status lti_job_create_file(lti_job *j, bool overwrite)
 {
@@ -151,32 +181,55 @@ static lt_status pull(lti_job *j, lt_session *session)
     return s == LT_END ? LT_OK : s;
 }
 
+/* What took effect when is known now. */
+static lt_status write_prompts(lti_job *j)
+{
+    if (j->opt.mode != LT_MODE_AR) return LT_OK;
+    char *text = json_dumps(j->prompts, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    const lt_status s = text ? lt_writer_describe(j->writer, "prompts", text)
+                             : lti_fail(j->ctx, LT_ERR_MEM, "no memory for the prompts");
+    free(text);
+    return s;
+}
+
 /* Gives the file its name: the one that was asked for, or one that says it is not all. */
 static lt_status finish(lti_job *j, bool cancelled)
 {
     j->frames = lt_writer_frames(j->writer);
+    LT_TRY(write_prompts(j));
     if (!cancelled) {
         LT_TRY(lt_writer_finish(j->writer));
         j->made = j->output;
         return LT_OK;
     }
     if (j->frames) LT_TRY(lt_writer_finish_partial(j->writer, &j->made));
-    return lti_fail(j->ctx, LT_ERR_CANCELLED, "stopped after %" PRId64 " of %d frames", j->frames,
-                    j->opt.num_frames);
+    return lti_fail(j->ctx, LT_ERR_CANCELLED, "stopped after %" PRId64 " of %" PRId64 " frames",
+                    j->frames, j->opt.num_frames - j->first);
+}
+
+/* A session that was stopped before it drew anything has nothing to go on with. */
+static lt_status save(lti_job *j, bool cancelled)
+{
+    if (!j->set->save_session) return LT_OK;
+    const lt_status s = lt_session_save(j->session, j->set->save_session);
+    j->saved = s == LT_OK;
+    return cancelled && s == LT_ERR_ARG ? LT_OK : s;
 }
 
 lt_status lti_job_run(lti_job *j, lt_model *model)
 {
-    lt_session *session;
-    LT_TRY(lt_session_create(&session, model, &j->opt));
-    lti_interrupt_watch(j->interrupt, session);
-    lt_status s = pull(j, session);
+    if (!j->session) LT_TRY(lt_session_create(&j->session, model, &j->opt));
+    lti_interrupt_watch(j->interrupt, j->session);
+    lt_status s = pull(j, j->session);
     lti_interrupt_watch(j->interrupt, NULL);
     lti_progress_clear(j->progress);
-    lt_session_get_report(session, &j->report);
-    lt_session_destroy(&session);
-    if (s == LT_OK || s == LT_ERR_CANCELLED) s = finish(j, s == LT_ERR_CANCELLED);
-    return s;
+    lt_session_get_report(j->session, &j->report);
+    j->prompts = lti_marks_json(j->session, j->opt.fps);
+    const bool cancelled = s == LT_ERR_CANCELLED;
+    lt_status saved = LT_OK;
+    if (s == LT_OK || cancelled) saved = save(j, cancelled);
+    if (s == LT_OK || cancelled) s = finish(j, cancelled);
+    return saved < 0 ? saved : s;
 }
 
 void lti_job_close(lti_job *j)
@@ -185,6 +238,9 @@ void lti_job_close(lti_job *j)
     lt_writer_destroy(&j->writer);
     free(j->image);
     json_decref(j->params);
+    json_decref(j->prompts);
+    lt_session_destroy(&j->session);
+    lti_cues_free(&j->cues);
     j->image = NULL;
-    j->params = NULL;
+    j->params = j->prompts = NULL;
 }

@@ -59,6 +59,8 @@ json_t *lti_params_json(const lti_job *j)
     if (o->mode == LT_MODE_AR) {
         json_object_set_new(p, "mode", json_string("ar"));
         json_object_set_new(p, "cache", json_string(o->cache ? o->cache : j->info->default_cache));
+        if (o->cues) json_object_set_new(p, "timeline", lti_cues_json(o->timeline, o->cues));
+        if (j->first) json_object_set_new(p, "first_frame", json_integer(j->first));
     }
     return p;
 }

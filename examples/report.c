@@ -93,6 +93,19 @@ static json_t *part(double seconds, double flops, double peak)
                      rate, "share_of_peak", peak > 0 ? rate / peak : 0);
 }
 
+/* How its bytes come about: frames x tokens x layers x two (key, value) x width x bytes of a number x branches, and tables. */
+static json_t *cache_json(const lt_cache_report *c)
+{
+    if (!c->frames) return json_null();
+    const json_int_t numbers = (json_int_t)c->frames * c->tokens * c->layers * 2 * c->width;
+    const json_int_t bytes = numbers * c->number_bytes * c->branches;
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I}", "window_frames",
+                     c->frames, "block_frames", c->block, "sink_frames", c->sink, "tokens_of_frame",
+                     c->tokens, "layers", c->layers, "width", c->width, "number_bytes",
+                     c->number_bytes, "branches", c->branches, "frame_bytes", bytes / c->frames,
+                     "keys_and_values_bytes", bytes, "tables_bytes", (json_int_t)c->bytes - bytes);
+}
+
 lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
 {
     const lt_session_report *r = &j->report;
@@ -100,8 +113,10 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
     double peak;
     json_t *memory = lti_memory_json(j->dev); /* before the peak takes its own */
     json_t *machine = lti_peak_json(j->dev, j->info->dtype, &peak);
-    json_t *blocks = json_pack("{s:I, s:f, s:I}", "count", (json_int_t)r->blocks, "seconds_max",
-                               r->block_seconds_max, "cache_bytes", (json_int_t)r->cache_bytes);
+    json_t *blocks =
+        json_pack("{s:I, s:f, s:I, s:o, s:O*}", "count", (json_int_t)r->blocks, "seconds_max",
+                  r->block_seconds_max, "cache_bytes", (json_int_t)r->cache_bytes, "cache",
+                  cache_json(&r->cache), "prompts", j->prompts);
     json_t *passes =
         json_pack("{s:i, s:f, s:I, s:b}", "dit_passes", r->dit_passes, "seconds_per_pass",
                   r->dit_passes ? r->denoise_seconds / r->dit_passes : 0, "step_allocs",

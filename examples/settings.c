@@ -52,13 +52,21 @@ static const lti_option rows[] = {
     {"cache", LTI_TEXT, VIDEO, AT(cache), "PRESET", 0, 0,
      "mode ar: what is kept, self-forcing|causvid|longlive|\nlonglive-infinity|infinity-rope|"
      "infinite-forcing\n[:key=value,...], keys block, window, sink, positions,\nsink-positions, "
-     "bias, context-time (default: the model's)"},
+     "bias, context-time, first (frames of the first\nblock), switch (recache|flush|keep, at a new "
+     "prompt)\n(default: the model's)"},
     {"attention", LTI_TEXT, VIDEO, AT(attention), "NAME", 0, 0,
      "dense|sta|svg|radial|topk[:key=value,...]; this build: dense"},
     {"drift", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(drift), "off|watch|correct", 0, 0,
      "this build: off"},
-    {"prompt-file", LTI_TEXT, LTI_RENDER, AT(prompt_file), "FILE", 0, 0,
-     "timed prompts; not in this build"},
+    {"prompt-file", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(prompt_file), "FILE", 0, 0,
+     "mode ar: prompts by time, one a line: seconds (or M:S, or\nfFRAME) and a text, or JSON with "
+     "time or frame, prompt,\nblend (over so many blocks)"},
+    {"save-session", LTI_TEXT, LTI_RENDER, AT(save_session), "FILE", 0, 0,
+     "mode ar: from where the video can be gone on with, written\nat its end and when it is "
+     "interrupted"},
+    {"resume", LTI_TEXT, LTI_RENDER, AT(resume), "FILE", 0, 0,
+     "go on with a saved session: the rest of its video, up to\n--num-frames or --seconds of the "
+     "whole; a PROMPT takes\neffect at once, other options of the video are the file's"},
     {"codec", LTI_CHOICE, VIDEO, AT(codec), "h264|av1", 0, 0, "of the video (default h264)"},
     {"crf", LTI_INT, VIDEO, AT(crf), "N", 1, 63,
      "quality of the file, less is better (default h264 18, av1 30)"},
@@ -165,9 +173,5 @@ lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
                         "--mode extend: not in this build yet, only clip and ar");
     if (s->drift != LTI_DRIFT_OFF)
         return lti_fail(ctx, LT_ERR_UNSUPPORTED, "--drift: not in this build yet, only off");
-    if (s->prompt_file)
-        return lti_fail(ctx, LT_ERR_UNSUPPORTED,
-                        "--prompt-file %s: timed prompts are not in this build yet",
-                        s->prompt_file);
     return check_attention(ctx, s->attention);
 }

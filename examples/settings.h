@@ -25,6 +25,7 @@ typedef struct lti_settings {
     int32_t dtype, device, threads, isa;
     /* the video; 0 or NULL = the model's default */
     const char *prompt, *negative_prompt, *image, *prompt_file, *attention, *cache;
+    const char *save_session, *resume;
     int32_t mode; /* -1 = the model's default */
     int32_t drift;
     lti_size size;

@@ -40,6 +40,8 @@ LT_API lt_writer_options lt_writer_options_default(void);
 typedef struct lt_writer lt_writer;
 LT_MUST_USE LT_API lt_status lt_writer_create(lt_writer **out, lt_ctx *ctx,
                                               const lt_writer_options *opt);
+/* One more key of the metadata, or another value, for the finished file; copied. */
+LT_MUST_USE LT_API lt_status lt_writer_describe(lt_writer *w, const char *key, const char *value);
 /* Borrows rgb [height, width, 3] for the call. Errors: LT_ERR_IO (disk full: message has the path and the system's reason),
  * LT_ERR_CODEC. */
 LT_MUST_USE LT_API lt_status lt_writer_push(lt_writer *w, const uint8_t *rgb);

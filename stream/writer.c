@@ -130,6 +130,13 @@ lt_status lt_writer_create(lt_writer **out, lt_ctx *ctx, const lt_writer_options
     return s;
 }
 
+lt_status lt_writer_describe(lt_writer *w, const char *key, const char *value)
+{
+    if (w->done) return lti_fail(w->ctx, LT_ERR_ARG, "'%s' is finished already", w->path);
+    if (av_dict_set(&w->metadata, key, value, 0) >= 0) return LT_OK;
+    return lti_fail(w->ctx, LT_ERR_MEM, "no memory to write '%s'", w->path);
+}
+
 /* Moves what the encoder has finished into the part. */
 static lt_status drain(lt_writer *w)
 {

@@ -21,6 +21,17 @@ lt_status lti_session_create_rollout(lt_session *s, lti_rows prompt, lti_rows ne
                              .seed = s->o.seed,
                              .cancel = &s->cancel};
     LT_TRY(lti_session_policy(&o.policy, s->ctx, &s->m->config.info, &s->o));
+    const lti_dit_config *c = lti_dit_get_config(s->m->dit);
+    s->report.cache =
+        (lt_cache_report){.frames = o.policy.window,
+                          .block = o.policy.block,
+                          .sink = o.policy.sink,
+                          .tokens = (s->h / c->patch) * (s->w / c->patch),
+                          .layers = c->layers,
+                          .width = c->heads * c->head_dim,
+                          .number_bytes = (int32_t)lt_dtype_size(lti_dit_compute(s->m->dit)),
+                          .branches = s->o.guidance_scale > 1 ? 2 : 1,
+                          .bytes = s->report.cache_bytes};
     return lti_rollout_create(&s->rollout, &o);
 }
 

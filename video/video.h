@@ -214,6 +214,15 @@ typedef struct lt_snapshot_info {
 LT_MUST_USE LT_API lt_status lt_snapshot_inspect(lt_snapshot_info *out, lt_ctx *ctx,
                                                  const char *path);
 
+/* How the bytes of a cache come about: frames x tokens x layers x 2 (key, value) x width x number_bytes x branches, and tables. */
+typedef struct lt_cache_report {
+    int32_t frames, block, sink; /* frames: the window; 0 without a cache */
+    int32_t tokens;              /* of a frame */
+    int32_t layers, width, number_bytes;
+    int32_t branches; /* 2 with guidance */
+    uint64_t bytes;
+} lt_cache_report;
+
 typedef struct lt_session_report {
     int32_t width, height, num_frames, fps, steps, dit_passes;
     int64_t tokens;
@@ -228,6 +237,7 @@ typedef struct lt_session_report {
     double
         block_seconds_max; /* longest from one block to the next, decoding left out; the first one not counted */
     uint64_t cache_bytes;
+    lt_cache_report cache;
 } lt_session_report;
 LT_API void lt_session_get_report(const lt_session *s, lt_session_report *out);
 
