@@ -101,8 +101,8 @@ static bool check_isa(const options *o, const char *isa, long *failures)
     run_checks(&t, o->op);
     t.only = "-"; /* no such case: only frees the last one's buffers */
     (void)lt_check_begin(&t, "end");
-    printf("isa %-10s threads %d: %ld cases, %ld failed\n", isa, lt_dev_threads(t.many), t.cases,
-           t.failures);
+    printf("isa %-10s threads %d: %ld cases, %ld failed\n", lt_dev_isa(t.many),
+           lt_dev_threads(t.many), t.cases, t.failures);
     *failures += t.failures;
     ok = t.cases > 0;
     if (!ok) fprintf(stderr, "checkkernels: no case is named '%s'\n", o->op);

@@ -100,6 +100,23 @@ memory_sanitized() {
     LONGTAKE_ISA=portable run_tests build-msan -R "^($(echo $targets | tr ' ' '|'))\$"
 }
 
+# Kernels on processors that this machine is not, where they choose their set by themselves: one without AVX-512, one without AVX2.
+# A few cases of every operation: emulation is a hundred times slower.
+emulated() {
+    local cpu isa cases
+    while read cpu isa cases; do # without -r: lines go on behind a backslash
+        for case in $cases; do
+            echo "$cpu $case"
+            qemu-x86_64 -cpu "$cpu" build/tests/checkkernels --isa auto --threads 2 "$case" 2>&1 |
+                grep -v 'warning: TCG' | tee /dev/stderr | grep -q "^isa $isa .* [1-9][0-9]* cases, 0 failed" || return 1
+        done
+    done <<'CASES'
+Haswell avx2 linear_bf16_f32_29x linear_f32_f32_13x conv_time_bf16_f32 attention_f32_1x attention_f32_relative norm_layer_f32_uniform \
+    qknorm_f32_bf16_uniform_rope stats_uniform lincomb_3 patch_to_bf16 rgb8 latent_image tilemean tilescore merge
+Nehalem portable linear_bf16_f32_29x attention_f32_1x rgb8 tilescore
+CASES
+}
+
 fuzz_smoke() {
     local target=$1 name seeds
     name=$(basename "$target")
@@ -113,6 +130,11 @@ step packages tests/packages.sh || exit 1
 if step build-release build release; then
     step test-release run_tests build
     step install installed
+    if command -v qemu-x86_64 >/dev/null; then
+        step test-emulated emulated
+    else
+        echo "skip    test-emulated: no qemu-x86_64 here (package qemu-user)"
+    fi
 fi
 if [ "$quick" != --quick ]; then
     step format formatted
