@@ -73,6 +73,11 @@ typedef struct lti_tile {
     bool add;
     const char *ahead; /* called into the second cache on the way: a line a LTI_K_STEP of groups, */
     int64_t ahead_step; /* bytes to the next one */
+    /* Not NULL: the sums are complete, and with `bias` [width] they go to row i at out + i * out_stride bytes, not to c. */
+    char *out;
+    const float *bias;
+    int64_t out_stride;
+    lt_dtype out_type;
 } lti_tile;
 
 /* out[i, j] = act(c[i, j] + bias[j]) * gate[group[i], j] + res[i, j] for i < rows, j < cols. */

@@ -132,14 +132,31 @@ __attribute__((always_inline)) static inline void tile_n(const lti_tile *t, cons
             b += LTI_K_STEP * vecs * (int)sizeof(vf);
         }
     }
+    if (t->add) {
+        LTI_UNROLL
+        for (int i = 0; i < rows; i++) {
+            LTI_UNROLL
+            for (int v = 0; v < vecs; v++)
+                c[i][v] += load(t->c + (i * vecs + v) * VL);
+        }
+    }
+    if (t->out) {
+        char *out = t->out;
+        LTI_UNROLL
+        for (int i = 0; i < rows; i++, out += t->out_stride) {
+            LTI_UNROLL
+            for (int v = 0; v < vecs; v++) {
+                const vf y = c[i][v] + load(t->bias + v * VL);
+                vf_put(out, t->out_type, v * VL, VL, y);
+            }
+        }
+        return;
+    }
     LTI_UNROLL
     for (int i = 0; i < rows; i++) {
         LTI_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            float *to = t->c + (i * vecs + v) * VL;
-            if (t->add) c[i][v] += load(to);
-            store(to, c[i][v]);
-        }
+        for (int v = 0; v < vecs; v++)
+            store(t->c + (i * vecs + v) * VL, c[i][v]);
     }
 }
 
