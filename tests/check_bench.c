@@ -35,9 +35,9 @@ static void clear_caches(lt_check *t)
 
 bool lt_bench_begin(lt_check *t, const lt_work *work)
 {
+    memset(&t->timer, 0, sizeof t->timer); /* also of a case that is too small to be timed */
     if (!t->bench || t->failed || (work->bytes < MIN_BYTES && work->flops < MIN_FLOPS))
         return false;
-    memset(&t->timer, 0, sizeof t->timer);
     t->timer.runs = -1; /* the first run warms up and is not counted */
     return true;
 }
