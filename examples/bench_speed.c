@@ -90,8 +90,10 @@ static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, con
            lt_dtype_name(info->dtype), lt_dev_isa(dev), lt_dev_threads(dev));
     printf("peak, mean after the runs: %.1f GFLOP/s\n", peak / 1e9);
     json_array_append_new(rows, row("prompt", median(b->text, set->repeat), 0, peak));
-    json_array_append_new(rows, row("transformer, one pass", median(b->steps.step, b->steps.steps),
-                                    r->dit_passes ? r->dit_flops / r->dit_passes : 0, peak));
+    const double steps = r->blocks ? (double)r->blocks : r->dit_passes;
+    json_array_append_new(rows, row(r->blocks ? "transformer, one block" : "transformer, one pass",
+                                    median(b->steps.step, b->steps.steps),
+                                    steps > 0 ? r->dit_flops / steps : 0, peak));
     json_array_append_new(
         rows, row("decoding, all frames", median(b->decode, set->repeat), r->vae_flops, peak));
     const double mib = 1 << 20;
@@ -122,6 +124,8 @@ static lt_status measure(speed *b, lt_dev *dev, const lti_settings *set,
     b->opt.num_frames = set->num_frames;
     b->opt.num_inference_steps = set->num_inference_steps ? set->num_inference_steps : 3;
     b->opt.guidance_scale = 1; /* one branch: a step is one pass */
+    if (set->mode >= 0) b->opt.mode = set->mode == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
+    b->opt.cache = set->cache;
     b->opt.progress = on_progress;
     b->opt.progress_user = &b->steps;
     LT_TRY(lt_session_validate(b->ctx, &info, &b->opt));
@@ -157,13 +161,20 @@ static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, cons
                           .width = set->size.width ? set->size.width : 256,
                           .height = set->size.height ? set->size.height : 256,
                           .num_frames = set->num_frames ? set->num_frames : 9,
+                          .cache = fn != lt_bench_dit || set->mode != LTI_MODE_AR ? NULL
+                                   : set->cache                                   ? set->cache
+                                                                                  : "self-forcing",
                           .passes = set->repeat};
     json_t *first = lti_peak_json(dev, dtype, &before);
     json_decref(first);
     LT_TRY(fn(&r, dev, &o));
     json_t *machine = lti_peak_json(dev, dtype, &after);
-    printf("%s: %dx%d, %d frames, %s; weights %.1f MiB, at most %.1f MiB\n", lti_base_name(path),
-           o.width, o.height, o.num_frames, lt_dtype_name(o.dtype),
+    printf("%s: %dx%d, ", lti_base_name(path), o.width, o.height);
+    if (o.cache)
+        printf("a block of %s with a full window, ", o.cache);
+    else
+        printf("%d frames, ", o.num_frames);
+    printf("%s; weights %.1f MiB, at most %.1f MiB\n", lt_dtype_name(o.dtype),
            (double)r.weight_bytes / (1 << 20), (double)r.peak_bytes / (1 << 20));
     printf("peak, mean of before and after: %.1f GFLOP/s\n", 0.5e-9 * (before + after));
     json_t *figures = row(what, r.seconds, r.flops, 0.5 * (before + after));

@@ -46,10 +46,10 @@ static const lti_option rows[] = {
      "same seed, same video (default: drawn and stated; in a batch\nmade from the item, the same "
      "in every run)"},
     {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0, "first frame, for models that take one"},
-    {"mode", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(mode), "clip|ar|extend", 0, 0,
+    {"mode", LTI_CHOICE, LTI_RENDER | LTI_BATCH | LTI_SPEED, AT(mode), "clip|ar|extend", 0, 0,
      "clip: all at once; ar: block after block, any length\n(default: the model's); not in this "
      "build: extend"},
-    {"cache", LTI_TEXT, VIDEO, AT(cache), "PRESET", 0, 0,
+    {"cache", LTI_TEXT, VIDEO | LTI_SPEED, AT(cache), "PRESET", 0, 0,
      "mode ar: what is kept, self-forcing|causvid|longlive|\nlonglive-infinity|infinity-rope|"
      "infinite-forcing\n[:key=value,...], keys block, window, sink, positions,\nsink-positions, "
      "bias, context-time, first (frames of the first\nblock), switch (recache|flush|keep, at a new "

@@ -67,6 +67,25 @@ LT_API void lt_scheduler_reset(lt_scheduler *s);
 LT_MUST_USE LT_API lt_status lt_scheduler_step(lt_scheduler *s, int32_t i, float *x, const float *v,
                                                const float *noise);
 
+/* ---- timetables of blocks that are denoised together ---------------------------------------- */
+
+/* Blocks first .. end - 1 are on their way, at the levels of noise level .. level_end - 1. */
+typedef struct lt_stage {
+    int32_t first, end;
+    int32_t level, level_end;
+} lt_stage;
+/* Rolling Forcing: iteration i of blocks + levels - 1. The first block is at `level`, each later one a level noisier; level 0 is the
+ * cleanest, and a block that leaves it is done. */
+LT_API lt_stage lt_rolling_stage(int32_t blocks, int32_t levels, int32_t i);
+/* MAGI-1: stage i = offset .. blocks + window - 2; `offset` blocks are given. Bands level .. level_end - 1, band 0 the noisiest: the
+ * newest block has the first of them. Each stage takes steps / window steps. */
+LT_API lt_stage lt_pipeline_stage(int32_t blocks, int32_t offset, int32_t window, int32_t i);
+/* Its time at step j = 0..steps, from 0 (noise) to 1 (clean). */
+LT_API double lt_pipeline_time(int32_t steps, int32_t j);
+/* SkyReels-V2: row [blocks], all 0 at first (noise), becomes the next: 1..steps are places in the schedule, steps + 1 is clean. A block
+ * lags the one before it by `lag` steps; 0: all together. Gives whether every block has come to its last step. */
+LT_API bool lt_forcing_row(int32_t *row, int32_t blocks, int32_t steps, int32_t lag);
+
 #ifdef __cplusplus
 }
 #endif

@@ -73,6 +73,7 @@ typedef struct dit_bench {
     lti_dit *dit;
     lti_prompt *prompt;
     lti_dit_run *run;
+    lt_cache *cache[LTI_DIT_BATCH];
     float *x, *v[LTI_DIT_BATCH], *text;
     int32_t batch;
 } dit_bench;
@@ -83,7 +84,8 @@ static lt_status dit_pass(void *arg)
     return lti_dit_forward(b->run, &(lti_dit_args){.batch = b->batch,
                                                    .x = {b->x, b->x},
                                                    .v = {b->v[0], b->v[1]},
-                                                   .prompt = {b->prompt, b->prompt}});
+                                                   .prompt = {b->prompt, b->prompt},
+                                                   .cache = {b->cache[0], b->cache[1]}});
 }
 
 static lt_status load_dit(dit_bench *b, lt_dev *dev, const lt_bench_options *o)
@@ -100,13 +102,53 @@ static lt_status load_dit(dit_bench *b, lt_dev *dev, const lt_bench_options *o)
     return s;
 }
 
+/* A cache whose window is full, its next block open. Keys and values are zeros: their time does not depend on it. */
+static lt_status fill_cache(lt_cache **out, lt_dev *dev, const lt_cache_options *o)
+{
+    LT_TRY(lt_cache_create(out, dev, o));
+    for (int32_t kept = 0; kept < o->policy.window; kept += o->policy.block) {
+        LT_TRY(lt_cache_reserve(*out, o->policy.block));
+        LT_TRY(lt_cache_commit(*out));
+    }
+    return lt_cache_reserve(*out, o->policy.block);
+}
+
+static lt_status open_caches(dit_bench *b, lt_dev *dev, const lt_bench_options *o,
+                             const lt_cache_policy *policy)
+{
+    const lti_dit_config *c = lti_dit_get_config(b->dit);
+    const int32_t side = 8 * c->patch;
+    const lt_cache_options options = {.layers = c->layers,
+                                      .heads = c->heads,
+                                      .head_dim = c->head_dim,
+                                      .rows = o->height / side,
+                                      .cols = o->width / side,
+                                      .dtype = o->dtype,
+                                      .policy = *policy};
+    for (int32_t i = 0; i < o->batch; i++)
+        LT_TRY(fill_cache(&b->cache[i], dev, &options));
+    return LT_OK;
+}
+
+static double pass_flops(const dit_bench *b, const lti_dit_config *c, int64_t tokens)
+{
+    const int64_t keys[LTI_DIT_BATCH] = {lti_prompt_keys(b->prompt), lti_prompt_keys(b->prompt)};
+    if (!b->cache[0]) return lti_dit_flops(c, tokens, b->batch, keys, true);
+    const int64_t visible = lt_cache_visible_rows(b->cache[0]);
+    return b->batch * lti_dit_causal_flops(c, tokens, visible, keys[0]);
+}
+
 static lt_status dit_measure(lt_bench_result *out, dit_bench *b, lt_dev *dev,
                              const lt_bench_options *o)
 {
     LT_TRY(load_dit(b, dev, o));
     const lti_dit_config *c = lti_dit_get_config(b->dit);
     const double time = 500;
-    const lti_dit_run_options run = {.frames = (o->num_frames - 1) / 4 + 1,
+    lt_cache_policy policy = {0};
+    if (o->cache) LT_TRY(lt_cache_policy_parse(&policy, lt_dev_ctx(dev), o->cache));
+    if (o->cache) LT_TRY(open_caches(b, dev, o, &policy));
+    const lti_dit_run_options run = {.frames =
+                                         o->cache ? policy.block : (o->num_frames - 1) / 4 + 1,
                                      .h = o->height / 8,
                                      .w = o->width / 8,
                                      .batch = o->batch,
@@ -125,8 +167,7 @@ static lt_status dit_measure(lt_bench_result *out, dit_bench *b, lt_dev *dev,
     LT_TRY(noise(dev, &b->x, n * c->in_channels, 0));
     for (int32_t i = 0; i < o->batch; i++)
         LT_TRY(noise(dev, &b->v[i], n * c->out_channels, 1));
-    const int64_t keys[LTI_DIT_BATCH] = {lti_prompt_keys(b->prompt), lti_prompt_keys(b->prompt)};
-    out->flops = lti_dit_flops(c, out->tokens, o->batch, keys, true);
+    out->flops = pass_flops(b, c, out->tokens);
     return time_passes(out, o->passes, dit_pass, b);
 }
 
@@ -142,8 +183,10 @@ lt_status lt_bench_dit(lt_bench_result *out, lt_dev *dev, const lt_bench_options
     lti_dit_run_destroy(&b.run);
     lti_dit_destroy(&b.dit);
     lt_dev_free(dev, b.x);
-    for (int i = 0; i < LTI_DIT_BATCH; i++)
+    for (int i = 0; i < LTI_DIT_BATCH; i++) {
+        lt_cache_destroy(&b.cache[i]);
         lt_dev_free(dev, b.v[i]);
+    }
     free(b.text);
     return s;
 }

@@ -256,6 +256,7 @@ typedef struct lt_bench_options {
     const char *path; /* tensor file, or index of shards */
     lt_dtype dtype;   /* 0 = auto */
     int32_t width, height, num_frames;
+    const char *cache; /* DiT: a block of this policy with a full window, in place of num_frames */
     int32_t batch; /* DiT: samples in a pass (two share their latent, as guidance does); 0 = 1 */
     int32_t text_rows; /* DiT: real rows of each prompt; 0 = 64 */
     int32_t passes;    /* measured, after one that is not; 0 = 3 */

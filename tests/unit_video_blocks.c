@@ -1,0 +1,257 @@
+/* unit_video_blocks.c: a rollout that goes on and on: a thousand blocks take the memory and the time of the first; frames that are written
+ * again under another prompt are those of a rollout that had it from the beginning, as far as it can be; a renewal that is cut short. */
+#include "tests/tiny_model.h"
+#include "video/model_internal.h"
+#include "video/rollout.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { LH = 4, LW = 6, BLOCK = 2, ROWS = 3, BLOCKS = 1000, MOST = 48 * BLOCK * LH * LW };
+
+static char folder[] = "/tmp/longtake-blocks-XXXXXX";
+
+typedef struct world {
+    lt_ctx *ctx;
+    lt_dev *dev;
+    lt_model *model;
+    float *text; /* two prompts */
+    size_t row;
+    atomic_bool cancel;
+} world;
+
+static void open_world(world *w)
+{
+    lt_dev_options d = lt_dev_options_default();
+    d.device = "cpu";
+    d.threads = 1;
+    assert_int_equal(lt_ctx_create(&w->ctx, NULL, NULL, LT_LOG_ERROR), LT_OK);
+    assert_int_equal(lt_dev_create(&w->dev, w->ctx, &d), LT_OK);
+    const lt_model_options o = {.path = folder, .dtype = LT_F32};
+    if (lt_model_open(&w->model, w->dev, &o) < 0) fail_msg("%s", lt_error(w->ctx));
+    w->row = (size_t)lti_dit_get_config(w->model->dit)->text_dim;
+    w->text = malloc(2 * ROWS * w->row * sizeof *w->text);
+    for (size_t i = 0; i < 2 * ROWS * w->row; i++)
+        w->text[i] = tiny_random("text", (int64_t)i);
+    atomic_init(&w->cancel, false);
+}
+
+static void close_world(world *w)
+{
+    free(w->text);
+    lt_model_close(&w->model);
+    lt_mem_stats m;
+    lt_dev_mem_stats(w->dev, &m);
+    assert_int_equal(m.live_total, m.live_bytes[LT_TAG_SCRATCH]);
+    lt_dev_destroy(&w->dev);
+    lt_ctx_destroy(&w->ctx);
+}
+
+static const float *prompt(const world *w, int which)
+{
+    return w->text + (size_t)which * ROWS * w->row;
+}
+
+static lti_rollout *open_rollout(world *w, const char *policy, int which, double guidance)
+{
+    static const float list[] = {1000, 500};
+    lt_scheduler_options schedule = lt_scheduler_options_default();
+    schedule.solver = LT_SOLVER_RENOISE;
+    schedule.list = list;
+    schedule.list_len = LT_COUNT(list);
+    lti_rollout_options o = {.dit = w->model->dit,
+                             .h = LH,
+                             .w = LW,
+                             .schedule = &schedule,
+                             .guidance = guidance,
+                             .cond = prompt(w, which),
+                             .cond_rows = ROWS,
+                             .uncond = prompt(w, 1 - which),
+                             .uncond_rows = ROWS,
+                             .seed = 5,
+                             .cancel = &w->cancel};
+    lti_rollout *r;
+    assert_int_equal(lt_cache_policy_parse(&o.policy, w->ctx, policy), LT_OK);
+    if (lti_rollout_create(&r, &o) < 0) fail_msg("%s", lt_error(w->ctx));
+    return r;
+}
+
+static void draw(const world *w, lti_rollout *r, float *latent)
+{
+    const size_t n =
+        (size_t)lti_dit_get_config(w->model->dit)->in_channels * LH * LW * sizeof(float);
+    if (lti_rollout_draw(r, 0) < 0) fail_msg("%s", lt_error(w->ctx));
+    if (latent)
+        assert_int_equal(lt_dev_download(w->dev, latent, lti_rollout_latent(r),
+                                         n * (size_t)lti_rollout_frames(r)),
+                         LT_OK);
+}
+
+static void keep(const world *w, lti_rollout *r)
+{
+    if (lti_rollout_keep(r) < 0) fail_msg("%s", lt_error(w->ctx));
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Times are printed, not judged: the machine may be busy. */
+static void a_thousand_blocks_are_alike(void **state)
+{
+    (void)state;
+    static double seconds[BLOCKS];
+    world w;
+    lt_mem_stats m, warm = {0};
+    open_world(&w);
+    lti_rollout *r = open_rollout(&w, "longlive:window=6,sink=1,block=2", 0, 1);
+    for (int b = 0; b < BLOCKS; b++) {
+        const double start = now();
+        draw(&w, r, NULL);
+        keep(&w, r);
+        seconds[b] = now() - start;
+        lt_dev_mem_stats(w.dev, &m);
+        if (b == 5) warm = m;
+        if (b > 5) {
+            assert_int_equal(m.live_total, warm.live_total);
+            assert_int_equal(m.peak_total, warm.peak_total);
+            assert_int_equal(m.alloc_calls, warm.alloc_calls);
+        }
+    }
+    assert_int_equal(lti_rollout_block(r), BLOCKS);
+    assert_int_equal(lt_cache_next_frame(lti_rollout_cache(r, false)), BLOCKS * BLOCK);
+    assert_true(lti_rollout_density(r) < 0.01);
+    double late = 0, early = 0;
+    for (int b = 0; b < 100; b++) {
+        early += seconds[10 + b] / 100;
+        late += seconds[BLOCKS - 100 + b] / 100;
+    }
+    qsort(seconds + 6, BLOCKS - 6, sizeof *seconds, ascending);
+    print_message("block time: median %.3f ms, p99 / median %.2f, last 100 / first 100 %.2f\n",
+                  1e3 * seconds[BLOCKS / 2],
+                  seconds[6 + (BLOCKS - 6) * 99 / 100] / seconds[BLOCKS / 2], late / early);
+    lti_rollout_destroy(&r);
+    close_world(&w);
+}
+
+/* While the window holds the whole video, recaching leaves no trace of the old prompt: what is drawn next is what a rollout draws whose
+ * first frames were given, under the new prompt, block after block. */
+static void recached_frames_are_as_if_given(void **state)
+{
+    (void)state;
+    static const char *const policy = "self-forcing:window=6,block=2";
+    static float first[2][MOST], got[MOST], want[MOST], kept[MOST];
+    world w;
+    open_world(&w);
+    for (int guided = 0; guided < 2; guided++) {
+        lti_rollout *a = open_rollout(&w, policy, 0, guided ? 3 : 1);
+        lti_rollout *b = open_rollout(&w, policy, 1, guided ? 3 : 1);
+        const size_t bytes =
+            (size_t)lti_dit_get_config(w.model->dit)->in_channels * BLOCK * LH * LW * sizeof(float);
+        float *dev;
+        assert_int_equal(lt_dev_alloc(w.dev, (void **)&dev, bytes, LT_TAG_TEST), LT_OK);
+        for (int k = 0; k < 2; k++) {
+            draw(&w, a, first[k]);
+            keep(&w, a);
+            assert_int_equal(lt_dev_upload(w.dev, dev, first[k], bytes), LT_OK);
+            assert_int_equal(lti_rollout_give(b, dev, BLOCK), LT_OK);
+        }
+        lt_dev_free(w.dev, dev);
+        lti_rollout *plain =
+            open_rollout(&w, policy, 0, guided ? 3 : 1); /* as a, without the change */
+        for (int k = 0; k < 2; k++) {
+            draw(&w, plain, got);
+            assert_memory_equal(got, first[k], bytes);
+            keep(&w, plain);
+        }
+        draw(&w, plain, kept);
+        assert_int_equal(lti_rollout_prompt(a, prompt(&w, 1), ROWS, true), LT_OK);
+        draw(&w, a, got);
+        assert_memory_not_equal(got, kept, bytes);
+        if (!guided) {
+            /* b counts given frames as no blocks, so its noise is another: compare what the caches hold */
+            const lt_cache *ca = lti_rollout_cache(a, false), *cb = lti_rollout_cache(b, false);
+            const lt_mat ma = lt_cache_layer(ca, 1), mb = lt_cache_layer(cb, 1);
+            const size_t rows = (size_t)(lt_cache_rows(ca) / 6 * 4) * (size_t)ma.ld * sizeof(float);
+            float *ha = malloc(rows), *hb = malloc(rows);
+            assert_int_equal(lt_dev_download(w.dev, ha, ma.data, rows), LT_OK);
+            assert_int_equal(lt_dev_download(w.dev, hb, mb.data, rows), LT_OK);
+            assert_memory_equal(ha, hb, rows);
+            free(ha);
+            free(hb);
+        }
+        assert_int_equal(lti_rollout_prompt(a, prompt(&w, 0), ROWS, true), LT_ERR_ARG); /* drawn */
+        keep(&w, a);
+        draw(&w, a, want);
+        draw(&w, a, got); /* not renewed a second time */
+        assert_memory_equal(got, want, bytes);
+        lti_rollout_destroy(&a);
+        lti_rollout_destroy(&b);
+        lti_rollout_destroy(&plain);
+    }
+    close_world(&w);
+}
+
+/* Cancelled at its first pass, then drawn again: the same bits. */
+static void a_renewal_can_begin_again(void **state)
+{
+    (void)state;
+    static float want[MOST], got[MOST];
+    world w;
+    open_world(&w);
+    const size_t bytes =
+        (size_t)lti_dit_get_config(w.model->dit)->in_channels * BLOCK * LH * LW * sizeof(float);
+    for (int again = 0; again < 2; again++) {
+        lti_rollout *r = open_rollout(&w, "longlive:window=7,sink=1,block=2,context-time=30", 0, 1);
+        for (int k = 0; k < 6; k++) {
+            draw(&w, r, NULL);
+            keep(&w, r);
+        }
+        assert_int_equal(lti_rollout_prompt(r, prompt(&w, 1), ROWS, true), LT_OK);
+        if (again) {
+            atomic_store(&w.cancel, true);
+            assert_int_equal(lti_rollout_draw(r, 0), LT_ERR_CANCELLED);
+            assert_false(lti_rollout_drawn(r));
+            atomic_store(&w.cancel, false);
+        }
+        draw(&w, r, again ? got : want);
+        lti_rollout_destroy(&r);
+    }
+    assert_memory_equal(got, want, bytes);
+    close_world(&w);
+}
+
+static int make_model(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) && tiny_model_write(folder, 1) ? 0 : -1;
+}
+
+static int remove_model(void **state)
+{
+    (void)state;
+    tiny_model_remove(folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_blocks_are_alike),
+        cmocka_unit_test(recached_frames_are_as_if_given),
+        cmocka_unit_test(a_renewal_can_begin_again),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}
