@@ -153,9 +153,11 @@ static json_t *limits(const lt_server *srv)
 static json_t *model(const lt_server *srv)
 {
     const lt_model_info *i = &srv->info;
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:i, s:i, s:b}", "family",
-                     i->family, "width", i->default_width, "height", i->default_height,
-                     "num_frames", i->default_frames, "fps", i->default_fps, "num_inference_steps",
+    const char *slash = strrchr(srv->o.model.path, '/'); /* no path of this machine is told */
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:i, s:i, s:b}", "name",
+                     slash && slash[1] ? slash + 1 : srv->o.model.path, "family", i->family,
+                     "width", i->default_width, "height", i->default_height, "num_frames",
+                     i->default_frames, "fps", i->default_fps, "num_inference_steps",
                      i->default_steps, "guidance_scale", i->default_guidance, "flow_shift",
                      i->default_shift, "mode", i->causal ? "ar" : "clip", "size_multiple",
                      i->size_multiple, "frame_scale", i->frame_scale, "causal", i->causal);

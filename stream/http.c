@@ -366,7 +366,8 @@ static int begin(lt_server *srv, session *s, struct lws *wsi, const char *path)
 static int body_piece(session *s, const void *in, size_t len)
 {
     lti_http *h = s->h;
-    if (!h || !h->body || h->replied || h->got + len > (size_t)h->want) return -1;
+    if (!h || h->replied || !len) return 0; /* what was refused is thrown away */
+    if (!h->body || h->got + len > (size_t)h->want) return -1;
     memcpy(h->body + h->got, in, len);
     h->got += len;
     h->body[h->got] = 0;
@@ -379,8 +380,7 @@ int lti_http_callback(struct lws *wsi, int reason, void *user, void *in, size_t 
     lt_server *srv = lws_context_user(lws_get_context(wsi));
     switch ((enum lws_callback_reasons)reason) {
     case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* a websocket without our subprotocol */
-        lws_return_http_status(wsi, HTTP_STATUS_BAD_REQUEST, "the subprotocol is longtake.v1");
-        return 1;
+        return lti_ws_refuse(wsi, "400 Bad Request");
     case LWS_CALLBACK_HTTP:
         return begin(srv, s, wsi, in);
     case LWS_CALLBACK_HTTP_BODY:

@@ -271,22 +271,29 @@ void lti_live_alone(lti_live *l)
 
 /* ---- what the scheduler asks ---- */
 
-/* Seconds of the video that the owner has seen by now. {lock} */
-static double seen(const lti_live *l, double now)
+/* Seconds of video that are made and not seen yet; below 0: the picture stands. Without word from the owner it is taken to go on
+ * from there when there is something to see. {lock} */
+static double lead_of(lti_live *l)
 {
-    if (!l->shown_at) return l->first_at ? now - l->first_at : 0;
+    const double now = lti_now(), made = (double)l->made / l->options.fps;
+    if (!l->first_at) return 0;
+    if (!l->shown_at) l->shown_at = l->first_at;
     const double since = now - l->shown_at;
-    return l->shown + (l->told && since > SILENT_S ? SILENT_S : since);
+    const double lead = made - l->shown - (l->told && since > SILENT_S ? SILENT_S : since);
+    if (lead < 0) {
+        l->shown = made;
+        l->shown_at = now;
+    }
+    return lead;
 }
 
 static double due(lti_task *t, double *wait)
 {
     lti_live *l = (lti_live *)t;
-    const double fps = l->options.fps;
     pthread_mutex_lock(&l->lock);
-    const double lead = (double)l->made / fps - seen(l, lti_now());
-    double d = lead;
-    if (l->paused || (l->reliable && (double)(l->made - l->sent) > 2 * fps)) {
+    const double lead = lead_of(l);
+    double d = fmax(lead, 0);
+    if (l->paused || (l->reliable && l->made - l->sent > 2 * (int64_t)l->options.fps)) {
         d = NAN;
     } else if (!l->free_pace && lead > LEAD_S) {
         d = NAN;
@@ -489,12 +496,11 @@ static json_t *measure(lti_live *l, const uint8_t *rgb, int32_t width, int32_t h
 
 static void tell_stats(lti_live *l, const lt_frames *f, double seconds)
 {
-    const double fps = l->options.fps;
     const int64_t end = f->first + f->count;
     pthread_mutex_lock(&l->lock);
     const double speed = f->count / fmax(seconds, 1e-6);
     l->speed = l->speed > 0 ? 0.8 * l->speed + 0.2 * speed : speed;
-    const double lead = (double)l->made / fps - seen(l, lti_now()), mean = l->speed;
+    const double lead = lead_of(l), mean = l->speed;
     pthread_mutex_unlock(&l->lock);
     if (lead < 0 && !l->free_pace) lti_count(l->srv->metrics, LTI_COUNT_DEADLINES_MISSED, 1);
     lti_observe(l->srv->metrics, LTI_TIME_DECODE, f->decode_seconds);

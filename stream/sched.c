@@ -13,6 +13,7 @@ struct lti_sched {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    bool joined;
     lti_sched_options o;
     lt_dev_options device;
     lt_model_options model;
@@ -24,6 +25,7 @@ struct lti_sched {
     lt_ctx *ctx;
     lt_dev *dev;
     lt_model *net;
+    uint64_t turns;
 };
 
 static void append(lti_task **list, lti_task *t)
@@ -204,8 +206,8 @@ static lti_task *choose(lti_sched *s, double *wait)
             *wait = fmin(*wait, w);
         else if (!t->live)
             job = job ? job : t;
-        else if (due < least || !best) {
-            best = t;
+        else if (!best || due < least || (due == least && t->turn < best->turn)) {
+            best = t; /* of equals the one whose turn is longest ago */
             least = due;
         }
     }
@@ -259,6 +261,7 @@ static void run_tasks(lti_sched *s)
         if (stopped) {
             end_task(s, stopped, LT_ERR_CANCELLED);
         } else if (t) {
+            t->turn = ++s->turns;
             const lt_status st = work(s, t);
             if (st < 0 || st == LT_END) end_task(s, t, st);
         }
@@ -332,15 +335,22 @@ lt_status lti_sched_create(lti_sched **out, lt_ctx *ctx, const lti_sched_options
     return st;
 }
 
-void lti_sched_destroy(lti_sched **sched)
+void lti_sched_finish(lti_sched *s)
 {
-    lti_sched *s = sched ? *sched : NULL;
-    if (!s) return;
+    if (s->joined) return;
     pthread_mutex_lock(&s->lock);
     s->quit = s->poked = true;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
+    s->joined = true;
+}
+
+void lti_sched_destroy(lti_sched **sched)
+{
+    lti_sched *s = sched ? *sched : NULL;
+    if (!s) return;
+    lti_sched_finish(s);
     lt_ctx_destroy(&s->ctx);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);

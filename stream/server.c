@@ -122,7 +122,8 @@ void lti_server_wake(lt_server *srv)
 
 static const struct lws_protocols protocols[] = {
     {"http", (lws_callback_function *)lti_http_callback, sizeof(void *), 0, 0, NULL, 0},
-    {"longtake.v1", (lws_callback_function *)lti_ws_callback, 128, 16 << 10, 1, NULL, 256 << 10},
+    {"longtake.v1", (lws_callback_function *)lti_ws_callback, LTI_WS_SESSION_BYTES, 16 << 10, 1,
+     NULL, 256 << 10},
     {NULL, NULL, 0, 0, 0, NULL, 0},
 };
 
@@ -276,7 +277,7 @@ lt_status lt_server_run(lt_server *srv)
         continue;
     for (lti_live *l = srv->lives; l; l = lti_live_get_net(l)->sibling)
         lti_live_stop(l, "server_stopped");
-    lti_sched_destroy(&srv->sched);
+    lti_sched_finish(srv->sched);
     pthread_mutex_lock(&srv->lock);
     const lt_status s = srv->load_status;
     if (s < 0) lti_fail(srv->ctx, s, "%s", srv->load_message);
@@ -301,6 +302,7 @@ void lt_server_destroy(lt_server **server)
         srv->lives = lti_live_get_net(l)->sibling;
         lti_live_release(l);
     }
+    lti_sched_destroy(&srv->sched); /* after the sockets: their ends still speak of it */
     lti_tokens_free(srv->tokens);
     lti_metrics_destroy(srv->metrics);
     pthread_mutex_destroy(&srv->lock);

@@ -176,6 +176,7 @@ struct lti_task {
     lti_task *next;
     bool opened, stop;
     int32_t position;
+    uint64_t turn; /* device thread */
 };
 
 typedef struct lti_sched lti_sched;
@@ -189,7 +190,9 @@ typedef struct lti_sched_options {
     void *user;
 } lti_sched_options;
 LT_MUST_USE lt_status lti_sched_create(lti_sched **out, lt_ctx *ctx, const lti_sched_options *o);
-void lti_sched_destroy(lti_sched **s); /* stops what runs, closes every task, joins */
+/* Stops what runs, closes every task, ends the thread; the other functions may still be called. */
+void lti_sched_finish(lti_sched *s);
+void lti_sched_destroy(lti_sched **s);
 /* LT_OK: it will run now or later. LT_AGAIN: the queue is full, *eta says for how long. LT_ERR_MEM: it can never fit. */
 lt_status lti_sched_submit(lti_sched *s, lti_task *t, double *eta);
 /* Ends a task with LT_ERR_CANCELLED at the next step, or takes it out of the queue. Any thread. */
@@ -494,10 +497,12 @@ struct lws;
 struct lws_context;
 /* http.c, ws.c: what libwebsockets calls. */
 int lti_http_callback(struct lws *wsi, int reason, void *user, void *in, size_t len);
+enum { LTI_WS_SESSION_BYTES = 128 };
 int lti_ws_callback(struct lws *wsi, int reason, void *user, void *in, size_t len);
-extern const size_t lti_ws_session_bytes;
 void lti_http_wake(lt_server *srv); /* asks for room where something may be sent */
 void lti_ws_wake(lt_server *srv);
+/* Answers a handshake that is not taken: "403 Forbidden". 1: what the callback returns. */
+int lti_ws_refuse(struct lws *wsi, const char *status);
 void lti_ws_tick(lt_server *srv);
 /* Whether somebody may talk to us at all: the name that we were called by and the page that calls. NULL, or what is wrong. */
 const char *lti_peer_problem(const lt_server *srv, const char *host, const char *origin);

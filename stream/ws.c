@@ -20,7 +20,7 @@ typedef struct lti_ws {
     bool listed;
 } lti_ws;
 
-const size_t lti_ws_session_bytes = sizeof(lti_ws);
+_Static_assert(sizeof(lti_ws) <= LTI_WS_SESSION_BYTES, "room for it is asked for in server.c");
 
 static lt_server *server_of(struct lws *wsi)
 {
@@ -50,8 +50,16 @@ static int filter(struct lws *wsi)
     if (!status) return 0;
     lti_say(srv, LT_LOG_WARN, "websocket_refused", "{s:i, s:s}", "status", (int)status, "why",
             problem ? problem : "path");
-    if (lws_return_http_status(wsi, status, NULL)) return 1;
-    return 1;
+    return lti_ws_refuse(wsi, status == HTTP_STATUS_FORBIDDEN ? "403 Forbidden" : "404 Not Found");
+}
+
+int lti_ws_refuse(struct lws *wsi, const char *status)
+{
+    uint8_t buf[LWS_PRE + 256];
+    const int n = snprintf((char *)buf + LWS_PRE, sizeof buf - LWS_PRE,
+                           "HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", status);
+    (void)!lws_write(wsi, buf + LWS_PRE, (size_t)n, LWS_WRITE_HTTP_HEADERS);
+    return 1; /* which closes it, whether that arrives or not */
 }
 
 static bool bearer(struct lws *wsi, const lt_server *srv)

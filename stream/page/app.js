@@ -124,7 +124,7 @@ const handlers = {
     if (!$("alert").hidden && $("alert-act").textContent === "Try now") hideAlert();
     status(state.running ? "busy" : "on", state.running ? "live" : m.ready ? "ready" : "loading the model");
     const d = m.model;
-    $("model").textContent = d.family;
+    $("model").textContent = d.name;
     $("f-seconds").placeholder = (d.num_frames / d.fps).toFixed(1);
     $("f-size").placeholder = d.width + "x" + d.height;
     $("f-steps").placeholder = d.num_inference_steps;

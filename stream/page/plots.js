@@ -54,7 +54,7 @@ export class Plot {
       if (d) add("path", { class: this.lines[k], d });
     });
     this.svg.replaceChildren(...parts);
-    // words are HTML beside the drawing would be stretched inside it
-    this.svg.dataset.top = top.toFixed(top < 3 ? 2 : 0) + this.unit;
+    // as HTML: words inside the drawing would be stretched with it
+    this.svg.parentElement.dataset.top = this.x.length ? "to " + top.toFixed(top < 3 ? 2 : 0) + this.unit : "";
   }
 }
