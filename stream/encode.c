@@ -85,6 +85,7 @@ static lt_status open_frame(lti_encoder *e, AVFrame **out, const AVCodecContext 
 lt_status lti_live_encoder_open(lti_encoder **out, lt_ctx *ctx, const lti_encoder_options *o)
 {
     *out = NULL;
+    av_log_set_level(AV_LOG_QUIET); /* what FFmpeg says comes back as a status */
     if (o->width < 2 || o->height < 2 || o->width > LTI_MAX_SIDE || o->height > LTI_MAX_SIDE ||
         o->width % 2 || o->height % 2 || o->fps < 1 || o->fps > 1000)
         return lti_fail(ctx, LT_ERR_ARG, "a stream of %dx%d at %d fps cannot be encoded", o->width,

@@ -1,0 +1,239 @@
+/* unit_stream_server.c: pieces of the server without sockets: what a stream keeps, fragments of MP4, the encoder, lengths and ranges,
+ * origins, messages. */
+#include "stream/server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static lt_ctx *new_ctx(void)
+{
+    lt_ctx *ctx;
+    assert_int_equal(lt_ctx_create(&ctx, NULL, NULL, LT_LOG_ERROR), LT_OK);
+    return ctx;
+}
+
+static lti_unit *unit(int64_t frame, bool key, size_t bytes)
+{
+    const lti_unit_info i = {.kind = LTI_UNIT_VIDEO,
+                             .flags = key ? LTI_FLAG_KEY : 0,
+                             .frame = frame,
+                             .pts_us = frame * 62500,
+                             .duration_us = 62500};
+    lti_unit *u = lti_unit_create(&i, NULL, bytes);
+    assert_non_null(u);
+    memset(lti_unit_payload(u), 7, bytes);
+    return u;
+}
+
+static void hub_keeps_whole_groups(void **state)
+{
+    (void)state;
+    lt_ctx *ctx = new_ctx();
+    lti_hub *h;
+    lti_unit *u;
+    assert_int_equal(lti_hub_create(&h, ctx, 40000), LT_OK);
+    assert_int_equal(lti_hub_get(h, 0, &u), LT_AGAIN);
+    assert_int_equal(lti_hub_key_before(h, 5), -1);
+    for (int64_t f = 0; f < 1000; f++) {
+        assert_true(lti_hub_push(h, unit(f, f % 10 == 0, 1000)));
+        const lti_hub_state s = lti_hub_look(h);
+        assert_int_equal(s.end, f + 1);
+        assert_int_equal(s.first % 10, 0);
+        assert_int_equal(s.newest_key, f / 10 * 10);
+        assert_true(s.bytes < 40000 + 11 * 1200);
+    }
+    const lti_hub_state s = lti_hub_look(h);
+    assert_true(s.first >= 960 && s.first < 990);
+    assert_int_equal(lti_hub_get(h, s.first - 1, &u), LT_ERR_MISSING);
+    assert_int_equal(lti_hub_key_before(h, 0), s.first);
+    assert_int_equal(lti_hub_key_before(h, 995), 990);
+    assert_int_equal(lti_hub_key_before(h, 5000), 990);
+    assert_int_equal(lti_hub_get(h, 999, &u), LT_OK);
+    lti_hub_end(h);
+    lti_unit *none;
+    assert_int_equal(lti_hub_get(h, 1000, &none), LT_END);
+    lti_hub_release(h);
+    assert_int_equal(lti_unit_payload(u)[999], 7); /* outlives the hub */
+    lti_unit_release(u);
+    lt_ctx_destroy(&ctx);
+}
+
+static void hub_numbers_events(void **state)
+{
+    (void)state;
+    lt_ctx *ctx = new_ctx();
+    lti_hub *h;
+    assert_int_equal(lti_hub_create(&h, ctx, 1000), LT_OK);
+    assert_null(lti_hub_event(h, 0));
+    for (int i = 0; i < 2000; i++)
+        lti_hub_say(h, json_pack("{s:i}", "i", i));
+    lti_event *e = lti_hub_event(h, 0); /* the oldest that is left */
+    assert_int_equal(e->number, lti_hub_look(h).first_event);
+    assert_true(e->number > 1000);
+    lti_event_release(e);
+    e = lti_hub_event(h, 1999);
+    assert_int_equal(e->bytes, strlen("{\"i\":1999,\"n\":1999}"));
+    assert_memory_equal(e->data + LTI_HEADROOM, "{\"i\":1999,\"n\":1999}", e->bytes);
+    lti_event_release(e);
+    lti_hub_release(h);
+    lt_ctx_destroy(&ctx);
+}
+
+static uint32_t be32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static void fragment_has_lengths(void **state)
+{
+    (void)state;
+    static const uint8_t au[] = {0, 0, 0, 1, 0x67, 1, 2, 3, 0, 0, 0, 1,    0x68,
+                                 4, 0, 0, 1, 0x65, 9, 8, 7, 0, 0, 1, 0x41, 5};
+    uint8_t out[256], sets[64];
+    size_t n;
+    char codec[16];
+    assert_true(lti_fmp4_bound(sizeof au) <= sizeof out);
+    const size_t size = lti_fmp4_fragment(out, au, sizeof au, 3, 5, true);
+    const uint32_t moof = be32(out);
+    assert_memory_equal(out + 4, "moof", 4);
+    assert_int_equal(be32(out + moof),
+                     8 + 8 + 6); /* two NAL units of 4 and 2 bytes; no parameter sets */
+    assert_memory_equal(out + moof + 4, "mdat", 4);
+    assert_int_equal(size, moof + 22);
+    assert_int_equal(be32(out + moof + 8), 4);
+    assert_memory_equal(out + moof + 12, "\x65\x09\x08\x07", 4);
+    lti_parameter_sets(au, sizeof au, sets, sizeof sets, &n);
+    assert_int_equal(n, 8 + 6);
+    assert_true(lti_codec_string(sets, n, codec));
+    assert_string_equal(codec, "avc1.010203");
+    lti_parameter_sets(au, sizeof au, sets, 9, &n);
+    assert_int_equal(n, 0); /* no room: none rather than half */
+    assert_false(lti_codec_string(au + 14, sizeof au - 14, codec));
+}
+
+static void encoder_gives_a_unit_a_frame(void **state)
+{
+    (void)state;
+    enum { W = 64, H = 48 };
+    lt_ctx *ctx = new_ctx();
+    lti_encoder *e;
+    uint8_t *rgb = malloc(W * H * 3);
+    const lti_encoder_options o = {.width = W, .height = H, .fps = 10};
+    assert_int_equal(lti_live_encoder_open(&e, ctx, &(lti_encoder_options){63, 48, 10, 0}),
+                     LT_ERR_ARG);
+    assert_int_equal(lti_live_encoder_open(&e, ctx, &o), LT_OK);
+    for (int64_t f = 0; f < 30; f++) {
+        lti_unit_info i = {.frame = f};
+        lti_unit *u, *j;
+        for (int k = 0; k < W * H * 3; k++)
+            rgb[k] = (uint8_t)(k * 7 + f);
+        assert_int_equal(lti_live_encoder_push(e, rgb, f == 13, &i, &u), LT_OK);
+        assert_int_equal(u->key, f == 0 || f == 13); /* every 2 s, counted from the last one */
+        assert_int_equal(lti_packet_is_marked(lti_unit_payload(u), u->bytes), u->key);
+        assert_int_equal(lti_live_encoder_jpeg(e, rgb, &i, &j), LT_OK);
+        assert_memory_equal(lti_unit_payload(j), "\xff\xd8\xff\xfe", 4);
+        lti_unit_release(u);
+        lti_unit_release(j);
+    }
+    lti_live_encoder_close(&e);
+    free(rgb);
+    lt_ctx_destroy(&ctx);
+}
+
+static void ranges_and_lengths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        lt_status status;
+        int64_t first, last;
+    } cases[] = {{"bytes=0-9", LT_OK, 0, 9},
+                 {"bytes=10-", LT_OK, 10, 99},
+                 {"bytes=-7", LT_OK, 93, 99},
+                 {"bytes=-700", LT_OK, 0, 99},
+                 {"bytes=50-500", LT_OK, 50, 99},
+                 {"bytes=100-", LT_ERR_ARG, 0, 0},
+                 {"bytes=-0", LT_ERR_ARG, 0, 0},
+                 {"bytes=5-3", LT_AGAIN, 0, 0},
+                 {"bytes=0-1,4-5", LT_AGAIN, 0, 0},
+                 {"bytes=-", LT_AGAIN, 0, 0},
+                 {"bytes=99999999999999999999-", LT_AGAIN, 0, 0},
+                 {"lines=1-2", LT_AGAIN, 0, 0}};
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        int64_t first = 0, last = 0;
+        assert_int_equal(lti_range_parse(cases[i].text, 100, &first, &last), cases[i].status);
+        if (cases[i].status != LT_OK) continue;
+        assert_int_equal(first, cases[i].first);
+        assert_int_equal(last, cases[i].last);
+    }
+    assert_int_equal(lti_length_parse("123"), 123);
+    static const char *const wrong[] = {"", "-1", "+1", "1x", " 1", "9999999999999999"};
+    for (size_t i = 0; i < LT_COUNT(wrong); i++)
+        assert_int_equal(lti_length_parse(wrong[i]), -1);
+}
+
+static void pages_and_names(void **state)
+{
+    (void)state;
+    char out[16];
+    assert_true(lti_origin_allowed("http://localhost:80", "localhost:80", NULL));
+    assert_false(lti_origin_allowed("http://localhost:81", "localhost:80", NULL));
+    assert_false(lti_origin_allowed("null", "null", NULL));
+    assert_false(lti_origin_allowed("http://", "", NULL));
+    assert_true(
+        lti_origin_allowed("https://b.example", "x", "https://a.example,https://b.example"));
+    assert_false(lti_origin_allowed("https://b.example.evil", "x", "https://b.example"));
+    assert_true(lti_host_is_loopback("127.0.0.1:8080") && lti_host_is_loopback("[::1]:1"));
+    assert_false(lti_host_is_loopback("localhost.evil.example") || lti_host_is_loopback(""));
+    assert_true(lti_query_get("a=1&key=x%20y&b", "key", out, sizeof out));
+    assert_string_equal(out, "x y");
+    assert_false(lti_query_get("key=%00", "key", out, sizeof out));
+    assert_false(lti_query_get("monkey=1", "key", out, sizeof out));
+    assert_false(lti_text_valid("\xed\xa0\x80", 3) || lti_text_valid("a\x01", 2));
+    assert_true(lti_text_valid("\xf0\x9f\x8e\xac\n", 5));
+}
+
+static void messages(void **state)
+{
+    (void)state;
+    lt_ctx *ctx = new_ctx();
+    lti_message m;
+    static const char start[] = "{\"type\":\"start\",\"prompt\":\"x\",\"seconds\":\"4\",\"seed\":"
+                                "\"18446744073709551615\",\"wire\":\"fmp4\",\"unknown\":[1]}";
+    assert_int_equal(lti_message_parse(&m, ctx, start, strlen(start)), LT_OK);
+    assert_true(m.type == LTI_MESSAGE_START && m.wire == LTI_WIRE_FMP4);
+    assert_true(m.request.seed == UINT64_MAX && m.request.seconds == 4);
+    lti_message_free(&m);
+    static const char *const wrong[] = {"",
+                                        "1",
+                                        "{}",
+                                        "{\"type\":1}",
+                                        "{\"type\":\"seek\"}",
+                                        "{\"type\":\"start\",\"fps\":1.5}",
+                                        "{\"type\":\"start\",\"size\":\"1x2x3\"}",
+                                        "{\"type\":\"prompt\",\"text\":\" \"}",
+                                        "{\"type\":\"ping\",\"t\":\"1\"}",
+                                        "{\"type\":\"ack\",\"rendered_pts\":1e99}"};
+    for (size_t i = 0; i < LT_COUNT(wrong); i++) {
+        assert_true(lti_message_parse(&m, ctx, wrong[i], strlen(wrong[i])) < 0);
+        assert_true(*lt_error(ctx));
+        lti_message_free(&m);
+    }
+    lt_ctx_destroy(&ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hub_keeps_whole_groups),
+                                       cmocka_unit_test(hub_numbers_events),
+                                       cmocka_unit_test(fragment_has_lengths),
+                                       cmocka_unit_test(ranges_and_lengths),
+                                       cmocka_unit_test(encoder_gives_a_unit_a_frame),
+                                       cmocka_unit_test(pages_and_names),
+                                       cmocka_unit_test(messages)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
