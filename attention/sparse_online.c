@@ -180,7 +180,7 @@ lt_status lti_choose(lt_sparse *s, lti_scene *sc, const lt_sparse_call *c)
     if (s->o.spec.drift > 0) LT_TRY(sketch_means(s, sc, now));
     sc->chosen = l->chosen;
     sc->words = s->z.words;
-    const bool again = l->made && l->seen == seen && c->progress >= l->progress;
+    const bool again = l->made && l->seen == seen && c->progress > l->progress;
     l->progress = c->progress;
     if (again && s->o.spec.drift > 0 && change(now, l->sketch) <= s->o.spec.drift) return LT_OK;
     LT_TRY(score(s, sc));

@@ -127,9 +127,10 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
         "activation", (json_int_t)e->activation, "vae", (json_int_t)e->vae, "total_peak",
         (json_int_t)e->total_peak, "available", (json_int_t)e->available, "flops", e->flops);
     json_t *report = json_pack(
-        "{s:s, s:O, s:I, s:f, s:I, s:{s:f, s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file",
-        j->made ? j->made : "", "parameters", j->params, "frames", (json_int_t)j->frames,
-        "attention_density", r->attention_density, "tokens", (json_int_t)r->tokens, "seconds",
+        "{s:s, s:O, s:I, s:f, s:f, s:f, s:I, s:{s:f, s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "file", j->made ? j->made : "", "parameters", j->params, "frames", (json_int_t)j->frames,
+        "attention_density", r->attention_density, "sparse_density", r->sparse_density,
+        "planning_seconds", r->planning_seconds, "tokens", (json_int_t)r->tokens, "seconds",
         "total", r->total_seconds, "first_frame", r->first_frame_seconds, "text", r->text_seconds,
         "denoise", part(r->denoise_seconds, r->dit_flops, peak), "decode",
         part(r->decode_seconds, r->vae_flops, peak), "blocks", blocks, "passes", passes,

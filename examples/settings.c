@@ -1,6 +1,8 @@
 /* settings.c: the table of options. */
 #include "examples/settings.h"
 
+#include "attention/attention.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -55,7 +57,8 @@ static const lti_option rows[] = {
      "bias, context-time, first (frames of the first\nblock), switch (recache|flush|keep, at a new "
      "prompt)\n(default: the model's)"},
     {"attention", LTI_TEXT, VIDEO, AT(attention), "NAME", 0, 0,
-     "dense|sta|svg|radial|topk[:key=value,...]; this build: dense"},
+     "what is read: dense|sta|svg|radial|topk[:key=value,...],\n"
+     "topk:keep=0.2,warmup=0.25; keys: see examples/README.md\n(default dense)"},
     {"drift", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(drift), "off|watch|correct", 0, 0,
      "this build: off"},
     {"prompt-file", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(prompt_file), "FILE", 0, 0,
@@ -152,18 +155,9 @@ const char *lti_isa_word(const lti_settings *s)
 
 static lt_status check_attention(lt_ctx *ctx, const char *text)
 {
-    static const char *const known[] = {"dense", "sta", "svg", "radial", "topk"};
-    const size_t n = strcspn(text, ":");
-    for (size_t i = 0; i < LT_COUNT(known); i++) {
-        if (strlen(known[i]) != n || strncmp(known[i], text, n)) continue;
-        if (i)
-            return lti_fail(ctx, LT_ERR_UNSUPPORTED,
-                            "--attention %s: not in this build yet, only dense", text);
-        if (text[n]) return lti_fail(ctx, LT_ERR_ARG, "--attention %s: dense takes no keys", text);
-        return LT_OK;
-    }
-    return lti_fail(ctx, LT_ERR_ARG,
-                    "--attention: '%.80s' is not one of dense, sta, svg, radial, topk", text);
+    lt_sparse_spec spec;
+    const lt_status s = lt_sparse_parse(&spec, ctx, text);
+    return s < 0 ? lti_within(ctx, s, "--attention") : LT_OK;
 }
 
 lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)

@@ -337,7 +337,7 @@ static void bad_options_name_the_nearest_good_ones(void **state)
     refused(&w, &o, LT_ERR_ARG, "fps -1");
     o = options();
     o.attention = "magic";
-    refused(&w, &o, LT_ERR_ARG, "attention 'magic'");
+    refused(&w, &o, LT_ERR_ARG, "attention: 'magic'");
     o = options();
     o.solver = LT_SOLVER_RENOISE;
     o.solver_set = true;

@@ -30,6 +30,7 @@ struct lti_denoise {
     int64_t segment;
     int32_t *token_time; /* host, [tokens] */
     const atomic_bool *cancel;
+    lt_sparse_spec attention;
     int32_t passes;
     double flops;
 };
@@ -59,6 +60,7 @@ static lt_status create_run(lti_denoise *d)
                                    .w = d->w,
                                    .batch = d->batch ? 2 : 1,
                                    .times = times,
+                                   .attention = &d->attention,
                                    .ntimes = steps + 1};
     const lt_status s = lti_dit_run_create(&d->run, d->dit, &o);
     free(times);
@@ -118,6 +120,7 @@ lt_status lti_denoise_create(lti_denoise **out, const lti_denoise_options *o)
     d->n = (int64_t)d->channels * d->frames * d->h * d->w;
     lti_denoise_hold(d, o->first_frame, (int64_t)d->h * d->w, o->first_frame != NULL);
     d->cancel = o->cancel;
+    d->attention = o->attention;
     const lt_status s = fill(d, o);
     if (s < 0)
         lti_denoise_destroy(&d);
@@ -191,8 +194,11 @@ static lt_status pass(lti_denoise *d, int32_t i, int first, int count)
 {
     lti_dit_args a = {.batch = count,
                       .time = i,
+                      .progress = (double)i / lt_scheduler_steps(d->scheduler),
+                      .branch = first,
                       .token_time = d->given_frames ? d->token_time : NULL,
                       .cancel = d->cancel};
+    const double skipped = lti_dit_run_skipped(d->run);
     int64_t keys[BRANCHES];
     for (int b = 0; b < count; b++) {
         a.x[b] = d->x;
@@ -203,7 +209,8 @@ static lt_status pass(lti_denoise *d, int32_t i, int first, int count)
     LT_TRY(lti_dit_forward(d->run, &a));
     d->passes += count;
     d->flops +=
-        lti_dit_flops(lti_dit_get_config(d->dit), lti_dit_run_tokens(d->run), count, keys, true);
+        lti_dit_flops(lti_dit_get_config(d->dit), lti_dit_run_tokens(d->run), count, keys, true) -
+        (lti_dit_run_skipped(d->run) - skipped);
     return LT_OK;
 }
 
@@ -276,6 +283,11 @@ int64_t lti_denoise_tokens(const lti_denoise *d)
 double lti_denoise_density(const lti_denoise *d)
 {
     return lti_dit_run_density(d->run);
+}
+
+void lti_denoise_stats(const lti_denoise *d, lt_sparse_stats *out)
+{
+    lti_dit_run_stats(d->run, out);
 }
 
 int32_t lti_denoise_passes(const lti_denoise *d)

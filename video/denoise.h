@@ -21,6 +21,7 @@ typedef struct lti_denoise_options {
     uint64_t seed;             /* of fresh noise, for solvers that want it */
     const float *first_frame;  /* as lti_denoise_hold of one frame; NULL = none */
     const atomic_bool *cancel; /* kept; NULL = none */
+    lt_sparse_spec attention;  /* zeros: dense */
 } lti_denoise_options;
 
 typedef struct lti_denoise lti_denoise;
@@ -41,7 +42,8 @@ LT_MUST_USE lt_status lti_denoise_begin(lti_denoise *d, int64_t segment);
 int32_t lti_denoise_steps(const lti_denoise *d);
 double lti_denoise_timestep(const lti_denoise *d, int32_t i);
 int64_t lti_denoise_tokens(const lti_denoise *d);
-double lti_denoise_density(const lti_denoise *d);
+double lti_denoise_density(const lti_denoise *d); /* of self-attention so far */
+void lti_denoise_stats(const lti_denoise *d, lt_sparse_stats *out);
 /* Steps 0, 1, ... in order. LT_ERR_NUMERIC when the model's output is not finite (message has the step), LT_ERR_CANCELLED. */
 LT_MUST_USE lt_status lti_denoise_step(lti_denoise *d, int32_t i);
 /* Passes and operations so far (lti_dit_flops). */

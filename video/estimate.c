@@ -147,6 +147,10 @@ void lti_estimate(lt_estimate *out, const lti_config *c, lt_dtype dtype,
                                     rows, s.guided, s.guided && batch);
         out->cache = lti_rollout_cache_bytes(&c->dit, dtype, &s.policy, s.h, s.w, s.guided);
     }
+    lt_sparse_spec sparse;
+    if (lt_sparse_parse(&sparse, NULL, o->attention) >= 0)
+        denoise += lti_dit_sparse_bytes(&c->dit, dtype, s.frames, s.h, s.w, &sparse,
+                                        s.ar ? &s.policy : NULL);
     out->activation = denoise - out->latent - out->cache;
     uint64_t peak = max_of(out->text, max_of(denoise, out->vae + out->latent / 7));
     if (s.ar) peak = max_of(out->text, denoise + out->vae); /* decoded while it is drawn */

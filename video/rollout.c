@@ -23,7 +23,9 @@ static lt_status create_run(lti_rollout *r)
                                    .w = r->o.w,
                                    .batch = r->branches == 2 && r->o.batch ? 2 : 1,
                                    .times = times,
-                                   .ntimes = r->steps + 2};
+                                   .ntimes = r->steps + 2,
+                                   .attention = &r->o.attention,
+                                   .cache = &r->o.policy};
     const lt_status s = lti_dit_run_create(&r->run, r->o.dit, &o);
     free(times);
     return s;
@@ -130,7 +132,13 @@ void lti_rollout_destroy(lti_rollout **rollout)
 
 lt_status lti_rollout_pass(lti_rollout *r, const float *x, int32_t time, int first, int count)
 {
-    lti_dit_args a = {.batch = count, .time = time, .frames = r->frames, .cancel = r->o.cancel};
+    lti_dit_args a = {.batch = count,
+                      .time = time,
+                      .progress = time < r->steps ? (double)time / r->steps : 1,
+                      .branch = first,
+                      .frames = r->frames,
+                      .cancel = r->o.cancel};
+    const double skipped = lti_dit_run_skipped(r->run);
     for (int b = 0; b < count; b++) {
         a.x[b] = x;
         a.v[b] = r->v[first + b];
@@ -142,7 +150,9 @@ lt_status lti_rollout_pass(lti_rollout *r, const float *x, int32_t time, int fir
                                  lt_cache_visible_rows(a.cache[b]), lti_prompt_keys(a.prompt[b]));
     }
     r->passes++;
-    return lti_dit_forward(r->run, &a);
+    LT_TRY(lti_dit_forward(r->run, &a));
+    r->flops -= lti_dit_run_skipped(r->run) - skipped;
+    return LT_OK;
 }
 
 static lt_status all_branches(lti_rollout *r, const float *x, int32_t time)
@@ -309,7 +319,12 @@ double lti_rollout_density(const lti_rollout *r)
     const double all = (double)(lt_cache_next_frame(c) + lt_cache_open_frames(c));
     int32_t n;
     lt_cache_list(c, &n);
-    return all > 0 ? n / all : 1;
+    return all > 0 ? n / all * lti_dit_run_density(r->run) : 1;
+}
+
+void lti_rollout_stats(const lti_rollout *r, lt_sparse_stats *out)
+{
+    lti_dit_run_stats(r->run, out);
 }
 
 int64_t lti_rollout_block(const lti_rollout *r)

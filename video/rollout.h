@@ -35,6 +35,7 @@ typedef struct lti_rollout_options {
     uint64_t seed;
     const atomic_bool *cancel;      /* kept; NULL = none */
     const lti_rollout_probe *probe; /* copied; NULL = none */
+    lt_sparse_spec attention;       /* zeros: dense */
 } lti_rollout_options;
 
 typedef struct lti_rollout lti_rollout;
@@ -63,6 +64,7 @@ int32_t lti_rollout_steps(const lti_rollout *r);
 const lt_cache *lti_rollout_cache(const lti_rollout *r, bool uncond);
 /* Keys that the present block reads over those of all frames until then. */
 double lti_rollout_density(const lti_rollout *r);
+void lti_rollout_stats(const lti_rollout *r, lt_sparse_stats *out);
 int64_t lti_rollout_passes(const lti_rollout *r);
 double lti_rollout_flops(const lti_rollout *r);
 /* Everything that later blocks depend on but the prompts' rows, to a file or from one of a rollout made with the same options. */

@@ -43,7 +43,9 @@ static lt_status copy_options(lt_session *s)
     o->cache = s->cache;
     o->step_list = s->list;
     o->image = s->image;
-    o->attention = "dense";
+    LT_TRY(copy_bytes(s->ctx, (void **)&s->attention_text, o->attention, strlen(o->attention) + 1));
+    o->attention = s->attention_text;
+    LT_TRY(lt_sparse_parse(&s->attention, s->ctx, o->attention));
     LT_TRY(lti_prompts_open(&s->prompts, s->ctx, o, s->m->config.text.dim));
     o->timeline = s->prompts.cue;
     return LT_OK;
@@ -113,6 +115,7 @@ void lt_session_destroy(lt_session **session)
     free(s->prompt);
     free(s->negative);
     free(s->cache);
+    free(s->attention_text);
     free(s->list);
     free(s->image);
     free(s);
@@ -140,6 +143,12 @@ void lti_session_progress(lt_session *s, lt_phase phase, int32_t step, int32_t s
                                                          .seconds = t - s->start,
                                                          .step_seconds = t - s->step_start});
     s->step_start = t;
+}
+
+void lti_session_count_attention(lt_session *s, const lt_sparse_stats *a)
+{
+    s->report.sparse_density = a->sparse_all > 0 ? a->sparse_read / a->sparse_all : 1;
+    s->report.planning_seconds = a->seconds;
 }
 
 /* ---- text ---- */
@@ -197,12 +206,16 @@ static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *
                                                          .batch = s->report.cfg_batch,
                                                          .seed = s->o.seed,
                                                          .first_frame = first_frame,
-                                                         .cancel = &s->cancel}));
+                                                         .cancel = &s->cancel,
+                                                         .attention = s->attention}));
     lt_status st = lti_denoise_begin(d, 0);
     if (st >= 0) st = denoise_steps(s, d);
     if (st >= 0) s->latent = lti_denoise_take_latent(d);
     s->report.tokens = lti_denoise_tokens(d);
     s->report.attention_density = lti_denoise_density(d);
+    lt_sparse_stats attention;
+    lti_denoise_stats(d, &attention);
+    lti_session_count_attention(s, &attention);
     s->report.dit_passes = lti_denoise_passes(d);
     s->report.dit_flops = lti_denoise_flops(d);
     lti_denoise_destroy(&d);

@@ -19,7 +19,8 @@ lt_status lti_session_create_rollout(lt_session *s, lti_rows prompt, lti_rows ne
                              .uncond_rows = negative.n,
                              .batch = s->report.cfg_batch,
                              .seed = s->o.seed,
-                             .cancel = &s->cancel};
+                             .cancel = &s->cancel,
+                             .attention = s->attention};
     LT_TRY(lti_session_policy(&o.policy, s->ctx, &s->m->config.info, &s->o));
     const lti_dit_config *c = lti_dit_get_config(s->m->dit);
     s->report.cache =
@@ -129,6 +130,9 @@ static void count_block(lt_session *s, double seconds, uint64_t allocs)
     r->denoise_seconds += seconds;
     r->tokens = (int64_t)lti_rollout_frames(s->rollout) * (s->h / patch) * (s->w / patch);
     r->attention_density = lti_rollout_density(s->rollout);
+    lt_sparse_stats attention;
+    lti_rollout_stats(s->rollout, &attention);
+    lti_session_count_attention(s, &attention);
     s->shown = (lt_frames){.block = lti_rollout_block(s->rollout),
                            .block_seconds = seconds,
                            .attention_density = r->attention_density,

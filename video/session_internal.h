@@ -23,6 +23,8 @@ struct lt_session {
     char *prompt, *negative, *cache;
     float *list;
     uint8_t *image;
+    char *attention_text;
+    lt_sparse_spec attention;
     lt_scheduler_options schedule;
     int32_t frames, h, w; /* of the latent */
     lti_session_state state;
@@ -54,6 +56,7 @@ LT_MUST_USE lt_status lti_session_settle(lt_session *s, lt_status st);
 LT_MUST_USE lt_status lti_session_start(lt_session *s);
 double lti_session_now(void);
 LT_MUST_USE lt_status lti_session_cancelled(lt_session *s, const char *where);
+void lti_session_count_attention(lt_session *s, const lt_sparse_stats *a);
 void lti_session_progress(lt_session *s, lt_phase phase, int32_t step, int32_t steps);
 /* Rows of `texts` texts. */
 LT_MUST_USE lt_status lti_session_encode(lt_session *s, lti_text_rows *rows,

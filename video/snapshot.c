@@ -20,7 +20,7 @@ static const uint64_t magic = 0x0a6e6f6973736573; /* "session\n" */
 enum { VERSION = 1, MAX_LIST = 1024, MAX_WORD = 256 };
 
 typedef struct head {
-    char *family, *isa, *negative, *cache, *prompt, *present;
+    char *family, *isa, *negative, *cache, *attention, *prompt, *present;
     uint64_t model;
     int32_t dtype;
     lt_session_options o; /* texts and list: the members here */
@@ -34,6 +34,7 @@ static void free_head(head *h)
     free(h->isa);
     free(h->negative);
     free(h->cache);
+    free(h->attention);
     free(h->prompt);
     free(h->present);
 }
@@ -72,6 +73,7 @@ static lt_status options_state(lti_state *io, head *h)
     LT_TRY(lti_state_text(io, "prompt", &h->prompt, LT_MAX_PROMPT_BYTES));
     LT_TRY(lti_state_text(io, "negative prompt", &h->negative, LT_MAX_PROMPT_BYTES));
     LT_TRY(lti_state_text(io, "cache", &h->cache, MAX_WORD));
+    LT_TRY(lti_state_text(io, "attention", &h->attention, MAX_WORD));
     LT_TRY(lti_state_int32(io, "width", &o->width, 1, INT32_MAX));
     LT_TRY(lti_state_int32(io, "height", &o->height, 1, INT32_MAX));
     LT_TRY(lti_state_int32(io, "num_frames", &o->num_frames, 1, INT32_MAX));
@@ -90,6 +92,7 @@ static lt_status options_state(lti_state *io, head *h)
     o->prompt = h->prompt;
     o->negative_prompt = h->negative;
     o->cache = h->cache;
+    o->attention = h->attention;
     return LT_OK;
 }
 
@@ -232,6 +235,7 @@ static lt_status write_state(lt_session *s, FILE *f)
               .isa = isa,
               .negative = s->negative,
               .cache = s->cache,
+              .attention = s->attention_text,
               .prompt = s->prompt,
               .present = present,
               .model = s->m->fingerprint,

@@ -139,8 +139,8 @@ lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info, lt_session
     LT_TRY(check_sizes(ctx, info, o));
     LT_TRY(check_prompts(ctx, o));
     LT_TRY(check_sampling(ctx, o));
-    if (strcmp(o->attention, "dense"))
-        return lti_fail(ctx, LT_ERR_ARG, "attention '%s': only 'dense' is there", o->attention);
+    lt_sparse_spec attention;
+    LT_TRY(lt_sparse_parse(&attention, ctx, o->attention));
     if (o->cfg_mode < LT_CFG_AUTO || o->cfg_mode > LT_CFG_SERIAL)
         return lti_fail(ctx, LT_ERR_ARG, "cfg_mode %d: not known", (int)o->cfg_mode);
     if (o->mode < LT_MODE_CLIP || o->mode > LT_MODE_AR)

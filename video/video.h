@@ -110,7 +110,8 @@ typedef struct lt_session_options {
     const lt_cue
         *timeline; /* AR: later prompts, by time; copied. One at time 0 may stand for `prompt` */
     int32_t cues;
-    const char *attention; /* "dense" (NULL = dense) */
+    const char *
+        attention; /* "NAME[:key=value,...]": dense, sta, svg, radial, topk (lt_sparse_parse); NULL = dense */
     uint64_t memory_limit; /* bytes; 0 = what the machine has free */
     lt_progress_fn *progress;
     void *progress_user;
@@ -227,7 +228,10 @@ typedef struct lt_session_report {
     int32_t width, height, num_frames, fps, steps, dit_passes;
     int64_t tokens;
     uint64_t seed;
-    double guidance, shift, attention_density;
+    double guidance, shift;
+    double attention_density; /* keys that self-attention read, over those there were */
+    double sparse_density; /* the same of the passes and layers that were not dense; 1: all were */
+    double planning_seconds; /* of sparse attention */
     double text_seconds, denoise_seconds, decode_seconds, total_seconds, first_frame_seconds;
     double dit_flops, vae_flops; /* of this run */
     bool cfg_batch;
