@@ -240,7 +240,6 @@ static void refused(const world *w, const lt_session_options *o, const char *say
 static void bad_options_are_refused(void **state)
 {
     (void)state;
-    static const uint8_t picture[FRAME_BYTES];
     world w;
     open_world(&w, "cpu", 1);
     lt_session_options o = options(9);
@@ -252,9 +251,6 @@ static void bad_options_are_refused(void **state)
     o = options(9);
     o.mode = (lt_mode)9;
     refused(&w, &o, "mode 9");
-    o = options(9);
-    o.image = picture;
-    refused(&w, &o, "a first frame cannot be given in mode ar");
     o = options(10);
     refused(&w, &o, "num_frames 10");
     close_world(&w);

@@ -1,5 +1,6 @@
 /* estimate.c: what a run will take, from headers alone: bytes by phase, operations, and whether it fits this machine. */
 #include "video/denoise.h"
+#include "video/extend.h"
 #include "video/model_internal.h"
 #include "video/rollout.h"
 
@@ -78,15 +79,15 @@ typedef struct shape {
     int32_t frames, h, w, rows[2];
     int64_t tokens;
     bool guided;
-    bool ar; /* frames and tokens are a block's */
-    int32_t all_frames;
+    bool ar, extend;           /* frames and tokens are a block's or segment's */
+    int32_t all_frames, fresh; /* fresh: of a segment, drawn anew */
     lt_cache_policy policy;
 } shape;
 
 static shape shape_of(const lti_config *c, const lt_session_options *o)
 {
     const int32_t p = c->dit.patch;
-    shape s = {.frames = (o->num_frames - 1) / c->info.frame_scale + 1,
+    shape s = {.frames = (o->num_frames + c->info.frame_scale - 1) / c->info.frame_scale,
                .h = o->height / c->info.spatial_scale,
                .w = o->width / c->info.spatial_scale,
                .rows = {text_rows(o->prompt, c->dit.text_len),
@@ -96,6 +97,10 @@ static shape shape_of(const lti_config *c, const lt_session_options *o)
     /* checked before: an error cannot come up here */
     s.ar = o->mode == LT_MODE_AR && lti_session_policy(&s.policy, NULL, &c->info, o) >= 0;
     if (s.ar) s.frames = s.policy.block;
+    lti_extend_policy x;
+    s.extend = o->mode == LT_MODE_EXTEND && lti_extend_parse(&x, NULL, &c->info, o->extend) >= 0;
+    if (s.extend) s.frames = x.segment;
+    if (s.extend) s.fresh = x.segment - x.overlap;
     s.tokens = (int64_t)s.frames * (s.h / p) * (s.w / p);
     return s;
 }
@@ -116,7 +121,10 @@ static double flops_of(const lti_config *c, const lt_session_options *o, const s
     const int64_t keys[2] = {s->rows[0] + 1, s->rows[1] + 1};
     const int32_t branches = s->guided ? 2 : 1;
     const double pass = lti_dit_flops(&c->dit, s->tokens, branches, keys, batch);
-    const double denoise = s->ar ? rollout_flops(c, o, s, keys) : pass * o->num_inference_steps;
+    const int32_t more = s->extend ? s->all_frames - s->frames : 0;
+    const int32_t segments = 1 + (more > 0 ? (more + s->fresh - 1) / s->fresh : 0);
+    const double denoise =
+        s->ar ? rollout_flops(c, o, s, keys) : pass * o->num_inference_steps * segments;
     double sum = denoise + lt_vae_decode_flops(&c->vae, s->h, s->w, true) +
                  (s->all_frames - 1) * lt_vae_decode_flops(&c->vae, s->h, s->w, false);
     for (int32_t b = 0; b < branches; b++)
@@ -153,10 +161,16 @@ void lti_estimate(lt_estimate *out, const lti_config *c, lt_dtype dtype,
                                         s.ar ? &s.policy : NULL);
     out->activation = denoise - out->latent - out->cache;
     uint64_t peak = max_of(out->text, max_of(denoise, out->vae + out->latent / 7));
-    if (s.ar) peak = max_of(out->text, denoise + out->vae); /* decoded while it is drawn */
-    if (o->image) { /* encoded in f32, with a state of the decoder's order */
+    if (s.ar || s.extend) /* decoded while it is drawn */
+        peak = max_of(out->text, denoise + out->vae);
+    const bool again = s.extend && (o->image || o->given_frames || s.all_frames > s.frames);
+    if (o->image || o->given_frames ||
+        again) { /* encoded in f32, with a state of the decoder's order */
         vae.compute = LT_F32;
-        peak = max_of(peak, vae_bytes(c->vae, true, LT_F32) + lt_vae_decoder_bytes(&vae, s.h, s.w));
+        const uint64_t encoder =
+            vae_bytes(c->vae, true, LT_F32) + lt_vae_decoder_bytes(&vae, s.h, s.w) +
+            3 * (uint64_t)o->width * (uint64_t)o->height * (uint64_t)(o->given_frames + 5);
+        peak = max_of(peak, encoder + (again ? denoise + out->vae : 0));
     }
     out->total_peak = out->weights + peak + overhead;
 }

@@ -37,10 +37,12 @@ LT_MUST_USE lt_status lti_model_encode(lt_model *m, lti_text_rows *out, const ch
                                        void *user);
 void lti_text_rows_free(lti_text_rows *r);
 
-/* The latent of a picture, RGB [height, width, 3] in host memory, as the first frame of a video: *z is device memory [z_dim, h * w],
- * freed with lt_dev_free. Encodes in f32: bf16 shifts a latent that conditions others (spec, pitfall 8). */
-LT_MUST_USE lt_status lti_model_encode_image(lt_model *m, float **z, const uint8_t *rgb,
-                                             int32_t width, int32_t height);
+/* The latent frames of a video of its own, RGB [frames, height, width, 3] in host memory, frames 4 k + 1: *z is device memory
+ * [z_dim, k + 1, h * w], freed with lt_dev_free. Encodes in f32: bf16 shifts a latent that conditions others (spec, pitfall 8).
+ * `cancel` may be NULL. */
+LT_MUST_USE lt_status lti_model_encode_frames(lt_model *m, float **z, const uint8_t *rgb,
+                                              int32_t frames, int32_t width, int32_t height,
+                                              const atomic_bool *cancel);
 
 /* What a session of these options takes; `o` has passed lt_session_validate. Leaves `available` and `cfg_batch` 0. Bytes with both
  * branches in one batch when `batch`. */

@@ -38,11 +38,16 @@ static lt_status copy_options(lt_session *s)
     LT_TRY(copy_bytes(s->ctx, (void **)&s->cache, o->cache, o->cache ? strlen(o->cache) + 1 : 0));
     LT_TRY(copy_bytes(s->ctx, (void **)&s->list, o->step_list, list));
     LT_TRY(copy_bytes(s->ctx, (void **)&s->image, o->image, image));
+    LT_TRY(copy_bytes(s->ctx, (void **)&s->given, o->given, image * (size_t)o->given_frames));
+    LT_TRY(copy_bytes(s->ctx, (void **)&s->extend_text, o->extend,
+                      o->extend ? strlen(o->extend) + 1 : 0));
     o->prompt = s->prompt;
     o->negative_prompt = s->negative;
     o->cache = s->cache;
     o->step_list = s->list;
     o->image = s->image;
+    o->given = s->given;
+    o->extend = s->extend_text;
     LT_TRY(copy_bytes(s->ctx, (void **)&s->attention_text, o->attention, strlen(o->attention) + 1));
     o->attention = s->attention_text;
     LT_TRY(lt_sparse_parse(&s->attention, s->ctx, o->attention));
@@ -60,7 +65,8 @@ static lt_status prepare(lt_session *s)
     LT_TRY(lti_estimate_fit(&e, s->ctx, c, s->m->dtype, &s->o, loaded));
     LT_TRY(copy_options(s));
     s->schedule = lti_schedule(c, &s->o);
-    s->frames = (s->o.num_frames - 1) / c->info.frame_scale + 1;
+    /* a video begins with a frame of its own latent frame, what continues one does not */
+    s->frames = (s->o.num_frames + c->info.frame_scale - 1) / c->info.frame_scale;
     s->h = s->o.height / c->info.spatial_scale;
     s->w = s->o.width / c->info.spatial_scale;
     s->report = (lt_session_report){.width = s->o.width,
@@ -97,6 +103,7 @@ lt_status lt_session_create(lt_session **out, lt_model *model, const lt_session_
 static void release_device(lt_session *s)
 {
     lti_rollout_destroy(&s->rollout);
+    lti_session_close_extend(s);
     lt_vae_decoder_destroy(&s->decoder);
     lt_dev_free(s->dev, s->latent);
     lt_dev_free(s->dev, s->rgb_dev);
@@ -118,6 +125,8 @@ void lt_session_destroy(lt_session **session)
     free(s->attention_text);
     free(s->list);
     free(s->image);
+    free(s->given);
+    free(s->extend_text);
     free(s);
     *session = NULL;
 }
@@ -171,20 +180,20 @@ lt_status lti_session_encode(lt_session *s, lti_text_rows *rows, const char *con
 
 /* ---- denoising ---- */
 
-static lt_status denoise_steps(lt_session *s, lti_denoise *d)
+lt_status lti_session_denoise_steps(lt_session *s, lti_denoise *d, int32_t done, int32_t all)
 {
     const int32_t steps = lti_denoise_steps(d);
     lt_mem_stats m;
     uint64_t warm = 0;
-    lti_session_progress(s, LT_PHASE_DENOISE, 0, steps);
+    if (!done) lti_session_progress(s, LT_PHASE_DENOISE, 0, all);
     for (int32_t i = 0; i < steps; i++) {
         LT_TRY(lti_session_cancelled(s, "denoising"));
         LT_TRY(lti_denoise_step(d, i));
         lt_dev_mem_stats(s->dev, &m);
         if (i == 0) warm = m.alloc_calls;
-        lti_session_progress(s, LT_PHASE_DENOISE, i + 1, steps);
+        lti_session_progress(s, LT_PHASE_DENOISE, done + i + 1, all);
     }
-    s->report.step_allocs = m.alloc_calls - warm;
+    s->report.step_allocs += m.alloc_calls - warm;
     return lti_check_finite(s->dev, lti_denoise_latent(d), lti_denoise_numbers(d),
                             "the latent before decoding");
 }
@@ -209,7 +218,7 @@ static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *
                                                          .cancel = &s->cancel,
                                                          .attention = s->attention}));
     lt_status st = lti_denoise_begin(d, 0);
-    if (st >= 0) st = denoise_steps(s, d);
+    if (st >= 0) st = lti_session_denoise_steps(s, d, 0, lti_denoise_steps(d));
     if (st >= 0) s->latent = lti_denoise_take_latent(d);
     s->report.tokens = lti_denoise_tokens(d);
     s->report.attention_density = lti_denoise_density(d);
@@ -230,7 +239,9 @@ static lt_status make_latent(lt_session *s)
     float *first = NULL;
     LT_TRY(lti_session_encode(s, &text, texts, s->o.guidance_scale > 1 ? 2 : 1));
     lt_status st = LT_OK;
-    if (s->image) st = lti_model_encode_image(s->m, &first, s->image, s->o.width, s->o.height);
+    if (s->image)
+        st =
+            lti_model_encode_frames(s->m, &first, s->image, 1, s->o.width, s->o.height, &s->cancel);
     if (st >= 0) st = denoise(s, &text, first);
     lt_dev_free(s->dev, first);
     lti_text_rows_free(&text);
@@ -255,7 +266,7 @@ lt_status lti_session_open_decoder(lt_session *s)
     return lt_vae_decoder_create(&s->decoder, s->m->vae, s->h, s->w);
 }
 
-static lt_status take_frame(lt_session *s, const lt_image *img, int32_t place)
+lt_status lti_session_take_frame(lt_session *s, const lt_image *img, int32_t place)
 {
     LT_TRY(lt_rgb8(s->dev, &(lt_rgb8_args){.rgb = s->rgb_dev, .img = *img}));
     return lt_dev_download(s->dev, s->rgb + (size_t)place * frame_bytes(s), s->rgb_dev,
@@ -266,6 +277,10 @@ static lt_status take_frame(lt_session *s, const lt_image *img, int32_t place)
 static const float *latent_frame(const lt_session *s, int64_t *stride)
 {
     const int64_t area = (int64_t)s->h * s->w;
+    if (s->extend) {
+        *stride = area * s->extend->policy.segment;
+        return lti_denoise_latent(s->extend->d) + s->used * area;
+    }
     *stride = area * (s->rollout ? lti_rollout_frames(s->rollout) : s->frames);
     return s->rollout ? lti_rollout_latent(s->rollout) + s->used * area
                       : s->latent + s->pushed * area;
@@ -277,8 +292,8 @@ static lt_status begin_group(lt_session *s)
     const float *z = latent_frame(s, &stride);
     LT_TRY(lti_session_cancelled(s, "decoding"));
     LT_TRY(lt_vae_decoder_push(s->decoder, z, stride));
-    s->report.vae_flops +=
-        lt_vae_decode_flops(lt_vae_get_config(s->m->vae), s->h, s->w, s->pushed == 0);
+    s->report.vae_flops += lt_vae_decode_flops(lt_vae_get_config(s->m->vae), s->h, s->w,
+                                               s->pushed == 0 && !lti_session_continues(s));
     s->in_group = true;
     s->group = 0;
     return LT_OK;
@@ -297,13 +312,28 @@ static lt_status decode_group(lt_session *s, int64_t first)
         LT_TRY(st);
         if (s->group == most)
             return lti_fail(s->ctx, LT_ERR_SHAPE, "the VAE made more than %d frames of one", most);
-        LT_TRY(take_frame(s, &img, s->group++));
+        LT_TRY(lti_session_take_frame(s, &img, s->group++));
         lti_session_progress(s, LT_PHASE_DECODE, (int32_t)first + s->group, s->o.num_frames);
     }
     s->in_group = false;
     s->pushed++;
     s->used++;
+    if (s->extend) lti_session_keep_picture(s);
     return LT_OK;
+}
+
+/* What is drawn while it is shown; what it begins with is encoded before anything else is there. */
+static lt_status open_streamed(lt_session *s)
+{
+    float *z;
+    int32_t frames;
+    LT_TRY(lti_session_encode_given(s, &z, &frames));
+    lt_status st =
+        s->o.mode == LT_MODE_AR ? lti_session_open_rollout(s) : lti_session_open_extend(s);
+    if (st >= 0) st = lti_session_open_decoder(s);
+    if (st >= 0 && z) st = lti_session_begin_with(s, z, frames);
+    lt_dev_free(s->dev, z);
+    return st;
 }
 
 lt_status lti_session_start(lt_session *s)
@@ -311,8 +341,12 @@ lt_status lti_session_start(lt_session *s)
     if (s->state != LTI_SESSION_NEW) return LT_OK;
     LT_TRY(lti_session_cancelled(s, "starting"));
     s->start = s->step_start = lti_session_now();
-    LT_TRY(s->o.mode == LT_MODE_AR ? lti_session_open_rollout(s) : make_latent(s));
-    LT_TRY(lti_session_open_decoder(s));
+    if (s->o.mode == LT_MODE_AR || s->o.mode == LT_MODE_EXTEND) {
+        LT_TRY(open_streamed(s));
+    } else {
+        LT_TRY(make_latent(s));
+        LT_TRY(lti_session_open_decoder(s));
+    }
     s->state = LTI_SESSION_DECODE;
     return LT_OK;
 }
@@ -331,14 +365,44 @@ static void describe(lt_session *s, lt_frames *out, int64_t first, double second
     out->prompt_frame = mark ? mark->frame : 0;
 }
 
+bool lti_session_continues(const lt_session *s)
+{
+    return s->o.num_frames % s->m->config.info.frame_scale == 0;
+}
+
+int64_t lti_session_number(const lt_session *s, int64_t latents)
+{
+    const int64_t scale = s->m->config.info.frame_scale;
+    if (lti_session_continues(s)) return latents * scale;
+    return latents ? 1 + (latents - 1) * scale : 0;
+}
+
+/* The next latent frame's frames to rgb, drawing what has not been drawn. */
+static lt_status make_group(lt_session *s, int64_t first)
+{
+    if (s->lead) { /* there already */
+        s->lead = false;
+        s->pushed++;
+        return LT_OK;
+    }
+    return decode_group(s, first);
+}
+
+static lt_status draw_due(lt_session *s)
+{
+    if (s->lead || s->in_group) return LT_OK;
+    if (s->rollout && lti_session_wants_block(s)) return lti_session_next_block(s);
+    if (s->extend && lti_session_wants_segment(s)) return lti_session_next_segment(s);
+    return LT_OK;
+}
+
 static lt_status next_frames(lt_session *s, lt_frames *out)
 {
     LT_TRY(lti_session_start(s));
-    if (s->rollout && lti_session_wants_block(s)) LT_TRY(lti_session_next_block(s));
+    LT_TRY(draw_due(s));
     const double t = lti_session_now();
-    const int32_t scale = s->m->config.info.frame_scale;
-    const int64_t first = s->pushed ? 1 + (int64_t)(s->pushed - 1) * scale : 0;
-    LT_TRY(decode_group(s, first));
+    const int64_t first = lti_session_number(s, s->pushed);
+    LT_TRY(make_group(s, first));
     describe(s, out, first, lti_session_now() - t);
     s->report.decode_seconds += lti_session_now() - t;
     s->report.total_seconds = lti_session_now() - s->start;

@@ -67,7 +67,8 @@ lt_status lti_session_open_rollout(lt_session *s)
 static int64_t block_begin(const lt_session *s)
 {
     const int64_t latent = lt_cache_next_frame(lti_rollout_cache(s->rollout, false));
-    return latent ? 1 + (latent - 1) * s->m->config.info.frame_scale : 0;
+    const int32_t n = s->o.given_frames, scale = s->m->config.info.frame_scale;
+    return lti_session_number(s, latent - (n ? (n - 1) / scale + 1 : 0));
 }
 
 /* What was asked for comes into force with the next block, at once or a little more with each. */

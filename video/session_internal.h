@@ -4,6 +4,7 @@
 #ifndef LTI_VIDEO_SESSION_INTERNAL_H
 #define LTI_VIDEO_SESSION_INTERNAL_H
 
+#include "video/extend.h"
 #include "video/model_internal.h"
 #include "video/prompts.h"
 #include "video/rollout.h"
@@ -20,9 +21,9 @@ struct lt_session {
     lt_dev *dev;
     lt_ctx *ctx;
     lt_session_options o; /* validated; texts, list and image are the copies below */
-    char *prompt, *negative, *cache;
+    char *prompt, *negative, *cache, *extend_text;
     float *list;
-    uint8_t *image;
+    uint8_t *image, *given;
     char *attention_text;
     lt_sparse_spec attention;
     lt_scheduler_options schedule;
@@ -34,6 +35,8 @@ struct lt_session {
 
     float *latent;        /* device, once denoised */
     lti_rollout *rollout; /* AR: instead of it */
+    lti_extend *extend;   /* EXTEND: instead of it */
+    bool lead;            /* rgb holds the frame of a given picture, which is handed out first */
     lti_prompts prompts;
     lti_rows negative_rows;
     int32_t used;    /* latent frames of the present block that have been handed out */
@@ -62,6 +65,38 @@ void lti_session_progress(lt_session *s, lt_phase phase, int32_t step, int32_t s
 LT_MUST_USE lt_status lti_session_encode(lt_session *s, lti_text_rows *rows,
                                          const char *const *text, int32_t texts);
 LT_MUST_USE lt_status lti_session_open_decoder(lt_session *s);
+
+/* The steps of a denoiser, `done` of `all` steps of the video being done. */
+LT_MUST_USE lt_status lti_session_denoise_steps(lt_session *s, lti_denoise *d, int32_t done,
+                                                int32_t all);
+/* Its frames follow those of another video: they are numbered from 0 and none is of a first latent frame. */
+bool lti_session_continues(const lt_session *s);
+/* Number of the video frame that follows those of `latents` latent frames. */
+int64_t lti_session_number(const lt_session *s, int64_t latents);
+
+/* ---- session_extend.c ---- */
+
+LT_MUST_USE lt_status lti_session_open_extend(lt_session *s);
+void lti_session_close_extend(lt_session *s);
+/* z: device, [channels, frames, h * w]: the first segment begins with the last of them. */
+LT_MUST_USE lt_status lti_extend_begin_with(lt_session *s, const float *z, int32_t frames);
+/* All frames of the drawn segment have been handed out, or there is none. */
+bool lti_session_wants_segment(const lt_session *s);
+LT_MUST_USE lt_status lti_session_next_segment(lt_session *s);
+/* After a latent frame has been decoded: remembers its last picture if the next segment will want it. */
+void lti_session_keep_picture(lt_session *s);
+
+/* ---- session_given.c: a picture or the end of a video that a session begins with ---- */
+
+/* z: device, [channels, *frames, h * w], freed with lt_dev_free; NULL when nothing is given. */
+LT_MUST_USE lt_status lti_session_encode_given(lt_session *s, float **z, int32_t *frames);
+/* Gives it to the decoder and to the blocks or the first segment. */
+LT_MUST_USE lt_status lti_session_begin_with(lt_session *s, const float *z, int32_t frames);
+/* Decodes the first `count` of z [channels, frames, h * w] for the decoder's memory of them; the last picture is left in rgb. */
+LT_MUST_USE lt_status lti_session_warm(lt_session *s, const float *z, int32_t frames,
+                                       int32_t count);
+/* Copies one frame to place `place` of rgb. */
+LT_MUST_USE lt_status lti_session_take_frame(lt_session *s, const lt_image *img, int32_t place);
 
 /* ---- session_blocks.c ---- */
 

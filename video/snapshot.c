@@ -77,6 +77,7 @@ static lt_status options_state(lti_state *io, head *h)
     LT_TRY(lti_state_int32(io, "width", &o->width, 1, INT32_MAX));
     LT_TRY(lti_state_int32(io, "height", &o->height, 1, INT32_MAX));
     LT_TRY(lti_state_int32(io, "num_frames", &o->num_frames, 1, INT32_MAX));
+    LT_TRY(lti_state_int32(io, "given frames", &o->given_frames, 0, INT32_MAX));
     LT_TRY(lti_state_int32(io, "fps", &o->fps, 1, INT32_MAX));
     LT_TRY(lti_state_int32(io, "steps", &o->num_inference_steps, 1, INT32_MAX));
     LT_TRY(lti_state_real(io, "guidance_scale", &o->guidance_scale, -1, 1e6));
@@ -148,7 +149,8 @@ static lt_status group_state(lti_state *io, lt_session *s)
 {
     const int32_t most = s->m->config.info.frame_scale;
     LT_TRY(lti_state_bool(io, "a group is begun", &s->in_group));
-    if (!s->in_group) return LT_OK;
+    LT_TRY(lti_state_bool(io, "a given picture is not handed out", &s->lead));
+    if (!s->in_group && !s->lead) return LT_OK;
     LT_TRY(lti_state_int32(io, "frames of the group", &s->group, 1, most));
     return lti_state_bytes(io, s->rgb,
                            (size_t)s->group * (size_t)s->o.width * (size_t)s->o.height * 3);
@@ -220,11 +222,6 @@ static lt_status check_saveable(const lt_session *s)
                         : "has not drawn anything");
 }
 
-static int64_t next_frame(const lt_session *s)
-{
-    return s->pushed ? 1 + (int64_t)(s->pushed - 1) * s->m->config.info.frame_scale : 0;
-}
-
 static lt_status write_state(lt_session *s, FILE *f)
 {
     const lt_prompt_mark *last = &s->prompts.mark[s->prompts.marks - 1];
@@ -241,7 +238,7 @@ static lt_status write_state(lt_session *s, FILE *f)
               .model = s->m->fingerprint,
               .dtype = (int32_t)s->m->dtype,
               .o = s->o};
-    h.info.next_frame = next_frame(s);
+    h.info.next_frame = lti_session_number(s, s->pushed);
     h.info.block = lti_rollout_block(s->rollout);
     if (h.o.step_list_len > MAX_LIST)
         return lti_fail(s->ctx, LT_ERR_UNSUPPORTED, "a list of %d steps", h.o.step_list_len);
@@ -382,7 +379,7 @@ static lt_status read_session(lt_session **out, lti_state *io, lt_model *m, head
 /* As if it had been going on: the clock, and what the file's numbers mean for this length. */
 static lt_status go_on(lt_session *s, int64_t next)
 {
-    if (next != next_frame(s) || s->pushed > s->frames)
+    if (next != lti_session_number(s, s->pushed) || s->pushed > s->frames)
         return lti_fail(s->ctx, LT_ERR_FORMAT, "%d latent frames are handed out, next is %" PRId64,
                         s->pushed, next);
     s->step_start = lti_session_now();

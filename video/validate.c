@@ -1,6 +1,6 @@
 /* validate.c: what a session may be asked for. Nothing is changed in silence: a size that cannot be is refused with the nearest that
  * can, and only what was left open is filled in. */
-#include "video/model_internal.h"
+#include "video/extend.h"
 #include "video/prompts.h"
 
 #include <stdio.h>
@@ -63,14 +63,19 @@ static lt_status check_sizes(lt_ctx *ctx, const lt_model_info *info, const lt_se
     char why[128];
     const int32_t m = info->size_multiple, f = info->frame_scale;
     LT_TRY(check_size(ctx, m, o->width, o->height));
-    const bool ar = o->mode == LT_MODE_AR;
-    const int32_t groups = ar ? MAX_GROUPS : MAX_POSITIONS - 1;
-    const grid counts = {"num_frames", 1, f, 1 + f * groups};
-    if (off_grid(why, sizeof why, &counts, o->num_frames))
-        return lti_fail(ctx, LT_ERR_ARG, "%s", why);
+    const bool ar = o->mode == LT_MODE_AR, extend = o->mode == LT_MODE_EXTEND;
+    const int32_t groups = ar || extend ? MAX_GROUPS : MAX_POSITIONS - 1;
+    const grid counts = {"num_frames", 1, f, 1 + f * groups},
+               more = {"num_frames", f, f, f * groups};
+    if (off_grid(why, sizeof why, o->given_frames ? &more : &counts, o->num_frames))
+        return lti_fail(ctx, LT_ERR_ARG, "%s%s", why, o->given_frames ? " (new frames)" : "");
     lt_cache_policy policy;
     if (ar) LT_TRY(lti_session_policy(&policy, ctx, info, o));
-    const int64_t frames = ar ? policy.window + policy.block : (o->num_frames - 1) / f + 1;
+    lti_extend_policy segments;
+    if (extend) LT_TRY(lti_extend_parse(&segments, ctx, info, o->extend));
+    const int64_t frames = ar       ? policy.window + policy.block
+                           : extend ? segments.segment
+                                    : (o->num_frames - 1) / f + 1;
     const int64_t tokens = frames * (o->width / m) * (o->height / m);
     if (tokens > MAX_TOKENS)
         return lti_fail(ctx, LT_ERR_ARG, "%d frames of %dx%d are %lld tokens, more than %d",
@@ -105,7 +110,9 @@ static void fill_defaults(const lt_model_info *info, lt_session_options *o)
     if (!o->negative_prompt) o->negative_prompt = info->default_negative;
     if (o->width == 0) o->width = info->default_width;
     if (o->height == 0) o->height = info->default_height;
-    if (o->num_frames == 0) o->num_frames = info->default_frames;
+    if (o->num_frames == 0)
+        o->num_frames =
+            info->default_frames - (o->given_frames ? info->default_frames % info->frame_scale : 0);
     if (o->fps == 0) o->fps = info->default_fps;
     if (o->guidance_scale < 0) o->guidance_scale = info->default_guidance;
     if (o->flow_shift == 0) o->flow_shift = info->default_shift;
@@ -133,6 +140,50 @@ static lt_status check_prompts(lt_ctx *ctx, lt_session_options *o)
     return o->prompt ? LT_OK : lti_fail(ctx, LT_ERR_ARG, "no prompt");
 }
 
+lt_status lt_session_given_frames(int32_t *out, lt_ctx *ctx, const lt_model_info *info,
+                                  const lt_session_options *opt)
+{
+    lt_session_options o = *opt;
+    *out = 0;
+    fill_defaults(info, &o);
+    if (o.mode == LT_MODE_AR) {
+        lt_cache_policy p; /* whole blocks that the next block will see */
+        LT_TRY(lti_session_policy(&p, ctx, info, &o));
+        const int32_t blocks = (p.window - p.block) / p.block;
+        *out = 1 + info->frame_scale * ((blocks ? blocks * p.block : 1) - 1);
+        return LT_OK;
+    }
+    if (o.mode != LT_MODE_EXTEND)
+        return lti_fail(ctx, LT_ERR_ARG, "a clip continues no video: mode ar or extend does");
+    lti_extend_policy p;
+    LT_TRY(lti_extend_parse(&p, ctx, info, o.extend));
+    *out = 1 + info->frame_scale * (p.overlap - 1);
+    return LT_OK;
+}
+
+/* What belongs to one mode, and what a video begins with. */
+static lt_status check_start(lt_ctx *ctx, const lt_model_info *info, const lt_session_options *o)
+{
+    const bool extend = o->mode == LT_MODE_EXTEND;
+    if (o->mode != LT_MODE_AR && o->cache)
+        return lti_fail(ctx, LT_ERR_ARG, "cache '%.100s': only mode ar keeps one", o->cache);
+    if (!extend && o->extend)
+        return lti_fail(ctx, LT_ERR_ARG, "extend '%.100s': only in mode extend", o->extend);
+    if ((extend || (o->image && o->mode == LT_MODE_CLIP)) && !info->frame_timesteps)
+        return lti_fail(ctx, LT_ERR_ARG, "%s: model '%s' has no timestep for each frame%s",
+                        extend ? "mode extend" : "a first frame cannot be given", info->family,
+                        extend ? ", so none can be given to it; modes clip and ar work" : "");
+    if (!o->given_frames) return LT_OK;
+    if (o->image)
+        return lti_fail(ctx, LT_ERR_ARG, "a first frame and a video to continue: one of the two");
+    int32_t most;
+    char why[128];
+    LT_TRY(lt_session_given_frames(&most, ctx, info, o));
+    const grid given = {"given_frames", 1, info->frame_scale, most};
+    if (!off_grid(why, sizeof why, &given, o->given_frames)) return LT_OK;
+    return lti_fail(ctx, LT_ERR_ARG, "%s", why);
+}
+
 lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info, lt_session_options *o)
 {
     fill_defaults(info, o);
@@ -143,17 +194,9 @@ lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info, lt_session
     LT_TRY(lt_sparse_parse(&attention, ctx, o->attention));
     if (o->cfg_mode < LT_CFG_AUTO || o->cfg_mode > LT_CFG_SERIAL)
         return lti_fail(ctx, LT_ERR_ARG, "cfg_mode %d: not known", (int)o->cfg_mode);
-    if (o->mode < LT_MODE_CLIP || o->mode > LT_MODE_AR)
+    if (o->mode < LT_MODE_CLIP || o->mode > LT_MODE_EXTEND)
         return lti_fail(ctx, LT_ERR_ARG, "mode %d: not known", (int)o->mode);
-    if (o->mode != LT_MODE_AR && o->cache)
-        return lti_fail(ctx, LT_ERR_ARG, "cache '%.100s': only mode ar keeps one", o->cache);
-    if (o->image && o->mode == LT_MODE_AR)
-        return lti_fail(ctx, LT_ERR_ARG, "a first frame cannot be given in mode ar");
-    if (o->image && !info->frame_timesteps)
-        return lti_fail(ctx, LT_ERR_ARG,
-                        "a first frame cannot be given: model '%s' has no timestep for each frame",
-                        info->family);
-    return LT_OK;
+    return check_start(ctx, info, o);
 }
 
 lt_status lti_session_policy(lt_cache_policy *out, lt_ctx *ctx, const lt_model_info *info,

@@ -72,8 +72,10 @@ typedef void lt_progress_fn(void *user, const lt_progress *p); /* on the session
 
 /* CLIP: the whole latent is denoised together. AR: blocks of a few latent frames, each seeing kept frames through a key/value
  * cache; any length in constant memory, and a block's frames are handed out before the next block is begun. Any model can be run so;
- * those that were not trained for it show it. */
-typedef enum lt_mode { LT_MODE_DEFAULT, LT_MODE_CLIP, LT_MODE_AR } lt_mode;
+ * those that were not trained for it show it.
+ * EXTEND: segments of a bidirectional model, each begun with the end of the one before; any length in constant memory, and a segment's
+ * frames are handed out before the next is begun. For models that take clean frames (lt_model_info.frame_timesteps). */
+typedef enum lt_mode { LT_MODE_DEFAULT, LT_MODE_CLIP, LT_MODE_AR, LT_MODE_EXTEND } lt_mode;
 
 /* AR: a prompt that takes the place of the one before, from the first block that begins at its time or later. Frames before that are
  * those of a video without it, bit by bit. */
@@ -107,6 +109,15 @@ typedef struct lt_session_options {
     lt_mode mode; /* DEFAULT: the model's */
     const char *
         cache; /* AR: what is kept, "PRESET[:key=value,...]" (lt_cache_policy_parse); NULL = the model's */
+    /* EXTEND: "[naive][,segment=FRAMES][,overlap=LATENT FRAMES][,head=encode|first|latent]", NULL = the defaults: segments as long as
+     * the model's clips, the given ones of `overlap` latent frames (3) included. naive: the last picture becomes the first of a new
+     * clip. head: what stands in place of the first given latent frame, since a model knows only windows that begin with a first
+     * one: its last picture, encoded; the video's first latent frame; or itself. */
+    const char *extend;
+    /* AR, EXTEND: the end of a video that is continued, RGB [given_frames, height, width, 3]: 4 k + 1 frames, at most
+     * lt_session_given_frames. Borrowed for lt_session_create. The session's frames are then the new ones, 4 k of them. */
+    const uint8_t *given;
+    int32_t given_frames;
     const lt_cue
         *timeline; /* AR: later prompts, by time; copied. One at time 0 may stand for `prompt` */
     int32_t cues;
@@ -122,6 +133,11 @@ LT_API lt_session_options lt_session_options_default(void);
  * Fills the defaults in *opt. */
 LT_MUST_USE LT_API lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info,
                                                  lt_session_options *opt);
+
+/* How many frames of a video's end a session of these options sees, at most. Errors: as lt_session_validate. */
+LT_MUST_USE LT_API lt_status lt_session_given_frames(int32_t *out, lt_ctx *ctx,
+                                                     const lt_model_info *info,
+                                                     const lt_session_options *opt);
 
 typedef struct lt_estimate {
     uint64_t weights, text, latent, activation, vae,
@@ -149,9 +165,8 @@ typedef struct lt_frames {
     int32_t count, width, height;
     int64_t first; /* index of the first of them in the video */
     /* how they were made */
-    int64_t block; /* AR: number of the block they are of, from 0; else 0 */
-    double
-        block_seconds; /* AR: of keeping the block before and drawing this one; else of denoising */
+    int64_t block;            /* number of the block (AR) or segment (EXTEND) they are of, from 0 */
+    double block_seconds;     /* of drawing it; AR: and of keeping the block before */
     double decode_seconds;    /* of these frames */
     double attention_density; /* keys read over keys of all frames until then */
     uint64_t cache_bytes;
@@ -232,12 +247,12 @@ typedef struct lt_session_report {
     double attention_density; /* keys that self-attention read, over those there were */
     double sparse_density; /* the same of the passes and layers that were not dense; 1: all were */
     double planning_seconds; /* of sparse attention */
-    double text_seconds, denoise_seconds, decode_seconds, total_seconds, first_frame_seconds;
+    double text_seconds, encode_seconds, denoise_seconds, decode_seconds, total_seconds,
+        first_frame_seconds;
     double dit_flops, vae_flops; /* of this run */
     bool cfg_batch;
     uint64_t step_allocs; /* device allocations during denoising steps after the first */
-    /* AR */
-    int64_t blocks; /* drawn so far */
+    int64_t blocks;       /* AR, EXTEND: blocks or segments drawn so far */
     double
         block_seconds_max; /* longest from one block to the next, decoding left out; the first one not counted */
     uint64_t cache_bytes;

@@ -1,0 +1,541 @@
+/* unit_video_extend.c: videos longer than a model's clips, segment by segment, and videos that go on from pictures. The first segment is
+ * a clip bit by bit; what one segment gives to the next is what it drew; memory is constant; everything that cannot be is refused
+ * with the nearest that can. */
+#include "kernels/internal.h"
+#include "tests/tiny_model.h"
+#include "video/session_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { W = 48, H = 32, FRAME_BYTES = W * H * 3, MOST = 64, AREA = (W / 8) * (H / 8) };
+
+static char folder[] = "/tmp/longtake-extend-XXXXXX";
+
+typedef struct world {
+    lt_ctx *ctx;
+    lt_dev *dev;
+    lt_model *model;
+} world;
+
+static void open_world(world *w, const char *device, int threads)
+{
+    lt_dev_options d = lt_dev_options_default();
+    d.device = device;
+    d.threads = threads;
+    assert_int_equal(lt_ctx_create(&w->ctx, NULL, NULL, LT_LOG_ERROR), LT_OK);
+    assert_int_equal(lt_dev_create(&w->dev, w->ctx, &d), LT_OK);
+    const lt_model_options o = {.path = folder, .dtype = LT_F32};
+    if (lt_model_open(&w->model, w->dev, &o) < 0) fail_msg("%s", lt_error(w->ctx));
+}
+
+static void close_world(world *w)
+{
+    lt_model_close(&w->model);
+    lt_mem_stats m;
+    lt_dev_mem_stats(w->dev, &m);
+    assert_int_equal(m.live_total, m.live_bytes[LT_TAG_SCRATCH]);
+    lt_dev_destroy(&w->dev);
+    lt_ctx_destroy(&w->ctx);
+}
+
+/* Segments of 4 latent frames, 2 of them given: 13 frames, then 8 more with each. */
+static lt_session_options options(int32_t frames)
+{
+    lt_session_options o = lt_session_options_default();
+    o.prompt = "a red ball bounces on green grass";
+    o.seed = 7;
+    o.width = W;
+    o.height = H;
+    o.num_frames = frames;
+    o.mode = LT_MODE_EXTEND;
+    o.extend = "segment=13,overlap=2";
+    return o;
+}
+
+static const uint8_t *pictures(void)
+{
+    static uint8_t rgb[9 * FRAME_BYTES];
+    for (int i = 0; i < (int)sizeof rgb; i++)
+        rgb[i] = (uint8_t)(i * 7 % 251 + i / FRAME_BYTES);
+    return rgb;
+}
+
+/* All frames to `video`, [MOST, H, W, 3]. */
+static lt_status pull(lt_session *s, uint8_t *video, int64_t *frames)
+{
+    lt_frames f;
+    lt_status st;
+    *frames = 0;
+    while ((st = lt_session_next(s, &f)) == LT_OK) {
+        assert_int_equal(f.first, *frames);
+        assert_true(*frames + f.count <= MOST);
+        memcpy(video + *frames * FRAME_BYTES, f.rgb, (size_t)f.count * FRAME_BYTES);
+        *frames += f.count;
+    }
+    return st;
+}
+
+static lt_session *create(const world *w, const lt_session_options *o)
+{
+    lt_session *s;
+    if (lt_session_create(&s, w->model, o) < 0) fail_msg("%s", lt_error(w->ctx));
+    return s;
+}
+
+static void render(const world *w, const lt_session_options *o, uint8_t *video,
+                   lt_session_report *r)
+{
+    int64_t frames;
+    lt_session *s = create(w, o);
+    if (pull(s, video, &frames) != LT_END) fail_msg("%s", lt_error(w->ctx));
+    assert_int_equal(frames, o->num_frames);
+    if (r) lt_session_get_report(s, r);
+    lt_session_destroy(&s);
+}
+
+static uint8_t *space(void)
+{
+    uint8_t *v = malloc(MOST * FRAME_BYTES);
+    assert_non_null(v);
+    return v;
+}
+
+static void same_bits_everywhere(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device;
+        int threads;
+        lt_cfg_mode cfg;
+    } cases[] = {{"cpu", 1, LT_CFG_BATCH}, {"cpu", 2, LT_CFG_SERIAL}, {"guard", 2, LT_CFG_BATCH}};
+    static const char *const ways[] = {"segment=13,overlap=2", "segment=13,overlap=1,head=latent",
+                                       "segment=17,overlap=2,head=first", "naive,segment=13"};
+    static const int64_t segments[] = {3, 3, 2, 3};
+    uint8_t *first = space(), *video = space();
+    for (size_t k = 0; k < LT_COUNT(ways); k++)
+        for (size_t i = 0; i < LT_COUNT(cases); i++) {
+            world w;
+            lt_session_report r;
+            lt_session_options o = options(29);
+            o.extend = ways[k];
+            o.cfg_mode = cases[i].cfg;
+            open_world(&w, cases[i].device, cases[i].threads);
+            render(&w, &o, i ? video : first, &r);
+            assert_int_equal(r.step_allocs, 0);
+            assert_int_equal(r.blocks, segments[k]);
+            assert_int_equal(r.dit_passes, r.blocks * r.steps * 2);
+            if (i) assert_memory_equal(video, first, 29 * FRAME_BYTES);
+            close_world(&w);
+        }
+    free(first);
+    free(video);
+}
+
+/* The first segment is a clip, with a first picture too, and does not know how long the video will be. */
+static void the_first_segment_is_a_clip(void **state)
+{
+    (void)state;
+    world w;
+    uint8_t *clip = space(), *video = space();
+    open_world(&w, "cpu", 2);
+    for (int image = 0; image < 2; image++)
+        for (int naive = 0; naive < 2; naive++) {
+            lt_session_options o = options(21), c = options(13);
+            o.image = c.image = image ? pictures() : NULL;
+            if (naive) o.extend = "naive,segment=13";
+            c.mode = LT_MODE_CLIP;
+            c.extend = NULL;
+            render(&w, &c, clip, NULL);
+            render(&w, &o, video, NULL);
+            assert_memory_equal(clip, video, 13 * FRAME_BYTES);
+        }
+    lt_session_options o = options(37), shorter = options(17);
+    render(&w, &o, video, NULL);
+    render(&w, &shorter, clip, NULL);
+    assert_memory_equal(clip, video, 17 * FRAME_BYTES);
+    o.extend = "segment=13,overlap=2,head=latent";
+    render(&w, &o, clip, NULL);
+    assert_memory_equal(clip, video, 13 * FRAME_BYTES);
+    assert_memory_not_equal(clip, video, 37 * FRAME_BYTES);
+    o.seed = 8;
+    render(&w, &o, clip, NULL);
+    assert_memory_not_equal(clip, video, FRAME_BYTES);
+    close_world(&w);
+    free(clip);
+    free(video);
+}
+
+/* ---- what is given ---- */
+
+static void download(const world *w, float *to, const float *from, int64_t n)
+{
+    assert_int_equal(lt_dev_download(w->dev, to, from, (size_t)n * sizeof(float)), LT_OK);
+}
+
+/* Frames of the latent, [16, 4, AREA]. */
+static const float *frame_of(const float *z, int frames, int channel, int frame)
+{
+    return z + (channel * frames + frame) * AREA;
+}
+
+/* The end of a segment is the beginning of the next one, number by number, and stays so through all steps. */
+static void segments_hand_on_what_they_drew(void **state)
+{
+    (void)state;
+    enum { N = 16 * 4 * AREA };
+    static float before[N], given[16 * 2 * AREA], after[N];
+    static const char *const ways[] = {"segment=13,overlap=2,head=latent", "segment=13,overlap=2",
+                                       "segment=13,overlap=2,head=first"};
+    world w;
+    open_world(&w, "guard", 1);
+    for (size_t k = 0; k < LT_COUNT(ways); k++) {
+        lt_session_options o = options(29);
+        lt_frames f;
+        o.extend = ways[k];
+        lt_session *s = create(&w, &o);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(lt_session_next(s, &f), LT_OK);
+        download(&w, before, lti_denoise_latent(s->extend->d), N);
+        assert_int_equal(lt_session_next(s, &f), LT_OK); /* draws the second segment */
+        assert_int_equal(s->extend->segments, 2);
+        download(&w, after, lti_denoise_latent(s->extend->d), N);
+        download(&w, given, s->extend->given, 16 * 2 * AREA);
+        for (int c = 0; c < 16; c++) {
+            for (int i = 0; i < 2; i++)
+                assert_memory_equal(frame_of(after, 4, c, i), frame_of(given, 2, c, i),
+                                    AREA * sizeof(float));
+            assert_memory_equal(frame_of(given, 2, c, 1), frame_of(before, 4, c, 3),
+                                AREA * sizeof(float));
+            if (k == 0)
+                assert_memory_equal(frame_of(given, 2, c, 0), frame_of(before, 4, c, 2),
+                                    AREA * sizeof(float));
+            if (k == 2)
+                assert_memory_equal(frame_of(given, 2, c, 0), frame_of(before, 4, c, 0),
+                                    AREA * sizeof(float));
+        }
+        lt_session_destroy(&s);
+    }
+    close_world(&w);
+}
+
+/* The head is the last picture of the latent frame whose place it takes, encoded as a first one. */
+static void the_head_is_a_picture_that_was_shown(void **state)
+{
+    (void)state;
+    static float given[16 * 2 * AREA], want[16 * AREA];
+    world w;
+    uint8_t *video = space();
+    open_world(&w, "cpu", 1);
+    for (int naive = 0; naive < 2; naive++) {
+        lt_session_options o = options(29);
+        lt_frames f;
+        if (naive) o.extend = "naive,segment=13";
+        lt_session *s = create(&w, &o);
+        for (int i = 0; i < 5; i++) {
+            assert_int_equal(lt_session_next(s, &f), LT_OK);
+            memcpy(video + f.first * FRAME_BYTES, f.rgb, (size_t)f.count * FRAME_BYTES);
+        }
+        float *z; /* latent frame 2 is frames 5 to 8, 3 is 9 to 12 */
+        assert_int_equal(lti_model_encode_frames(
+                             w.model, &z, video + (naive ? 12 : 8) * FRAME_BYTES, 1, W, H, NULL),
+                         LT_OK);
+        download(&w, want, z, 16 * AREA);
+        const int frames = naive ? 1 : 2;
+        download(&w, given, s->extend->given, 16 * frames * AREA);
+        for (int c = 0; c < 16; c++)
+            assert_memory_equal(frame_of(given, frames, c, 0), want + c * AREA,
+                                AREA * sizeof(float));
+        lt_dev_free(w.dev, z);
+        lt_session_destroy(&s);
+    }
+    free(video);
+    close_world(&w);
+}
+
+/* A video that is continued: its end is what the first new frames see, in both modes that can. */
+static void videos_are_continued(void **state)
+{
+    (void)state;
+    static const struct {
+        lt_mode mode;
+        const char *extend, *cache;
+        int32_t most;
+    } ways[] = {{LT_MODE_EXTEND, "segment=13,overlap=2", NULL, 5},
+                {LT_MODE_EXTEND, "naive,segment=13", NULL, 1},
+                {LT_MODE_EXTEND, "segment=17,overlap=2,head=first", NULL, 5},
+                {LT_MODE_AR, NULL, "infinity-rope:window=5,block=2", 1 + 4},
+                {LT_MODE_AR, NULL, "self-forcing:window=7,block=3", 1 + 4 * 2}};
+    uint8_t *a = space(), *b = space();
+    for (size_t k = 0; k < LT_COUNT(ways); k++) {
+        lt_session_options o = options(16);
+        o.mode = ways[k].mode;
+        o.extend = ways[k].extend;
+        o.cache = ways[k].cache;
+        o.given = pictures();
+        for (o.given_frames = 1; o.given_frames <= ways[k].most; o.given_frames += 4) {
+            world w;
+            lt_session_report r;
+            lt_model_info info;
+            int32_t most;
+            open_world(&w, "cpu", 2);
+            lt_model_get_info(w.model, &info);
+            assert_int_equal(lt_session_given_frames(&most, w.ctx, &info, &o), LT_OK);
+            assert_int_equal(most, ways[k].most);
+            render(&w, &o, a, &r);
+            assert_true(r.encode_seconds > 0 && r.step_allocs == 0);
+            lt_session_options other = o;
+            other.given = pictures() + FRAME_BYTES / 2;
+            if (o.given_frames < 9) {
+                render(&w, &other, b, NULL);
+                assert_memory_not_equal(a, b, FRAME_BYTES);
+            }
+            close_world(&w);
+            open_world(&w, "guard", 1);
+            render(&w, &o, b, NULL);
+            assert_memory_equal(a, b, 16 * FRAME_BYTES);
+            close_world(&w);
+        }
+    }
+    free(a);
+    free(b);
+}
+
+/* A picture before the first block of mode ar is its first frame, decoded, and the blocks see it. */
+static void a_picture_before_blocks(void **state)
+{
+    (void)state;
+    world w;
+    uint8_t *a = space(), *b = space();
+    open_world(&w, "guard", 2);
+    lt_session_options o = options(17), clip = options(9);
+    o.mode = LT_MODE_AR;
+    o.extend = clip.extend = NULL;
+    o.cache = "infinity-rope:window=5,block=2";
+    o.image = clip.image = pictures();
+    clip.mode = LT_MODE_CLIP;
+    render(&w, &o, a, NULL);
+    render(&w, &clip, b, NULL);
+    assert_memory_equal(a, b, FRAME_BYTES);
+    o.seed = 9;
+    render(&w, &o, b, NULL);
+    assert_memory_equal(a, b, FRAME_BYTES);
+    assert_memory_not_equal(a, b, 17 * FRAME_BYTES);
+    o.seed = 7;
+    o.image = pictures() + FRAME_BYTES;
+    render(&w, &o, b, NULL);
+    assert_memory_not_equal(a + 5 * FRAME_BYTES, b + 5 * FRAME_BYTES, FRAME_BYTES);
+    close_world(&w);
+    free(a);
+    free(b);
+}
+
+/* ---- resources ---- */
+
+typedef struct watch {
+    lt_session *s;
+    lt_dev *dev;
+    uint64_t early; /* most bytes in use until the third segment */
+    int32_t stop;
+} watch;
+
+static void look(void *user, const lt_progress *p)
+{
+    watch *w = user;
+    lt_mem_stats m;
+    lt_dev_mem_stats(w->dev, &m);
+    if (p->phase != LT_PHASE_DENOISE) return;
+    assert_true(p->step <= p->steps);
+    if (p->step <= 3 * 4) w->early = m.peak_total;
+    if (w->stop && p->step == w->stop) lt_session_cancel(w->s);
+}
+
+static void memory_is_constant(void **state)
+{
+    (void)state;
+    world w;
+    lt_mem_stats m;
+    lt_estimate e;
+    uint8_t *v = space();
+    open_world(&w, "cpu", 2);
+    for (int naive = 0; naive < 2; naive++) {
+        watch see = {.dev = w.dev};
+        lt_session_report r;
+        lt_session_options o = options(61);
+        if (naive) o.extend = "naive,segment=13";
+        o.progress = look;
+        o.progress_user = &see;
+        render(&w, &o, v, &r);
+        lt_dev_mem_stats(w.dev, &m);
+        assert_int_equal(m.peak_total, see.early);
+        assert_int_equal(r.blocks, naive ? 5 : 7);
+        assert_int_equal(r.step_allocs, 0);
+        if (lt_session_estimate(&e, w.ctx, &(lt_model_options){.path = folder, .dtype = LT_F32},
+                                &o) < 0)
+            fail_msg("%s", lt_error(w.ctx));
+        assert_true(m.peak_total <= e.total_peak);
+        assert_true(fabs(e.flops / (r.dit_flops + r.vae_flops) - 1) < 0.2);
+    }
+    free(v);
+    close_world(&w);
+}
+
+static void cancelling(void **state)
+{
+    (void)state;
+    world w;
+    int64_t frames;
+    uint8_t *v = space();
+    open_world(&w, "cpu", 2);
+    watch see = {.dev = w.dev, .stop = 6}; /* the second step of the second segment */
+    lt_session_options o = options(61);
+    o.progress = look;
+    o.progress_user = &see;
+    see.s = create(&w, &o);
+    assert_int_equal(pull(see.s, v, &frames), LT_ERR_CANCELLED);
+    assert_int_equal(frames, 13); /* those of the first segment were out */
+    lt_session_destroy(&see.s);
+    free(v);
+    close_world(&w);
+}
+
+/* Allocation 1, 2, 3, ... of a video that is continued fails: a message, and nothing leaked. */
+static void failing_allocations_are_statuses(void **state)
+{
+    (void)state;
+    world w;
+    lt_mem_stats before, after;
+    uint8_t *v = space();
+    open_world(&w, "cpu", 2);
+    lt_session_options o = options(16);
+    o.given = pictures();
+    o.given_frames = 5;
+    render(&w, &o, v, NULL);
+    lt_dev_mem_stats(w.dev, &before);
+    lt_status st = LT_ERR_MEM;
+    for (int nth = 1; st != LT_END; nth += 3) {
+        int64_t frames;
+        lti_dev_fail_alloc(w.dev, nth);
+        lt_session *s = create(&w, &o);
+        st = pull(s, v, &frames);
+        lt_session_destroy(&s);
+        lti_dev_fail_alloc(w.dev, 0);
+        lt_dev_mem_stats(w.dev, &after);
+        assert_int_equal(before.live_total, after.live_total);
+        assert_true(st == LT_END || st == LT_ERR_MEM);
+    }
+    free(v);
+    close_world(&w);
+}
+
+/* ---- refusals ---- */
+
+static void refused(const world *w, const lt_session_options *o, const char *says)
+{
+    lt_session *s;
+    assert_int_equal(lt_session_create(&s, w->model, o), LT_ERR_ARG);
+    assert_null(s);
+    if (!strstr(lt_error(w->ctx), says))
+        fail_msg("\"%s\" does not say \"%s\"", lt_error(w->ctx), says);
+}
+
+static void bad_options_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *extend, *says;
+    } ways[] = {
+        {"segment=12", "segment 12: must be 4 k + 1; the nearest are 9 and 13"},
+        {"segment=1", "segment 1: the nearest is 5"},
+        {"segment=99999", "segment 99999: 4093 is the most"},
+        {"segment=13,overlap=3", "overlap 3: latent frames, 1 to half of the segment's 4; the "
+                                 "nearest is 2"},
+        {"overlap=0", "the nearest is 1"},
+        {"segment=13,overlap=1,head=first", "the nearest is 2"},
+        {"segment=5,overlap=1,head=first", "too short for an overlap"},
+        {"naive,overlap=2", "naive has its one picture alone"},
+        {"overlap=-1", "'overlap=-1' is none of naive, segment=FRAMES"},
+        {"overlap=2x", "'overlap=2x' is none of"},
+        {"head=tail", "'head=tail' is none of"},
+        {"overlap=2,,segment=13", "'' is none of"},
+        {"naively", "'naively' is none of"},
+    };
+    world w;
+    open_world(&w, "cpu", 1);
+    for (size_t i = 0; i < LT_COUNT(ways); i++) {
+        lt_session_options o = options(13);
+        o.extend = ways[i].extend;
+        refused(&w, &o, ways[i].says);
+    }
+    lt_session_options o = options(14);
+    refused(&w, &o, "num_frames 14");
+    o = options(13);
+    o.mode = LT_MODE_CLIP;
+    refused(&w, &o, "only in mode extend");
+    o.extend = NULL;
+    o.given = pictures();
+    o.given_frames = 5;
+    o.num_frames = 12;
+    refused(&w, &o, "a clip continues no video: mode ar or extend does");
+    o = options(13);
+    o.given = pictures();
+    o.given_frames = 5;
+    refused(&w, &o, "num_frames 13: must be a multiple of 4; the nearest are 12 and 16 (new");
+    o.num_frames = 12;
+    o.given_frames = 4;
+    refused(&w, &o, "given_frames 4: must be 4 k + 1; the nearest are 1 and 5");
+    o.given_frames = 9;
+    refused(&w, &o, "given_frames 9: 5 is the most");
+    o.given_frames = 5;
+    o.image = pictures();
+    refused(&w, &o, "one of the two");
+    close_world(&w);
+}
+
+/* Wan2.1 has one time for all frames: what is given would be noise to it. */
+static void models_without_frame_times_are_refused(void **state)
+{
+    (void)state;
+    assert_true(tiny_write_text(folder, "config.json",
+                                "{\"model_type\": \"t2v\", \"num_heads\": 2, \"text_len\": 24, "
+                                "\"dim\": 48, \"eps\": 1e-06}"));
+    world w;
+    open_world(&w, "cpu", 1);
+    lt_session_options o = options(13);
+    refused(&w, &o, "mode extend: model 'wan2.1-t2v' has no timestep for each frame");
+    close_world(&w);
+    assert_true(tiny_model_write(folder, 1));
+}
+
+static int make_model(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) && tiny_model_write(folder, 1) ? 0 : -1;
+}
+
+static int remove_model(void **state)
+{
+    (void)state;
+    tiny_model_remove(folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits_everywhere),
+        cmocka_unit_test(the_first_segment_is_a_clip),
+        cmocka_unit_test(segments_hand_on_what_they_drew),
+        cmocka_unit_test(the_head_is_a_picture_that_was_shown),
+        cmocka_unit_test(videos_are_continued),
+        cmocka_unit_test(a_picture_before_blocks),
+        cmocka_unit_test(memory_is_constant),
+        cmocka_unit_test(cancelling),
+        cmocka_unit_test(failing_allocations_are_statuses),
+        cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(models_without_frame_times_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}
