@@ -168,7 +168,7 @@ async def controls(server):
 async def slow_and_reliable(server):
     """Who does not read costs nobody anything; who wants every frame gets it."""
     async with Client(server) as owner, Client(server, max_queue=1, read_limit=4096) as idle:
-        await owner.say(**dict(START, num_frames=401))
+        await owner.say(**dict(START, num_frames=401), reliable=True)
         accepted = await owner.event("accepted")
         await idle.say(type="watch", session_id=accepted["session_id"], key=accepted["key"])
         await owner.until(lambda i: isinstance(i, serve.Unit) and i.kind == "end")

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""The viewer page in a real Chromium against the real server: a prompt becomes a moving picture, by WebCodecs, MSE and JPEG; prompt
+switch, pause, seek, a second viewer, a lost connection, errors. LONGTAKE_PICTURES=DIR keeps screenshots."""
+import asyncio
+import os
+import signal
+
+import browser
+import e2e
+from browser import Browser, Page
+from e2e import check
+from serve import Server
+
+e2e.make_model()
+KEEP = os.environ.get("LONGTAKE_PICTURES")
+# type, choose, click, as a person would
+ASK = """(() => { for (const [id, v] of Object.entries(%s)) { const e = document.getElementById(id); e.value = v; e.dispatchEvent(new Event("input", {bubbles: true})); }
+  document.getElementById("go").click(); return true; })()"""
+# how much the picture varies: 0 for one colour
+SPREAD = """(() => { const c = document.createElement("canvas"); c.width = c.height = 32; const x = c.getContext("2d");
+  x.drawImage(document.getElementById("canvas").hidden ? document.getElementById("video") : document.getElementById("canvas"), 0, 0, 32, 32);
+  const d = x.getImageData(0, 0, 32, 32).data; let lo = 255, hi = 0; for (let i = 0; i < d.length; i += 4) { lo = Math.min(lo, d[i]); hi = Math.max(hi, d[i]); } return hi - lo; })()"""
+FORM = '{prompt: "a red ball", "f-steps": 2, "f-guidance": 1, "f-mode": "ar", "f-seconds": %d}'
+
+
+async def shot(page, name):
+    if KEEP:
+        await page.picture(os.path.join(KEEP, name + ".png"))
+
+
+async def plays(page, kind, seconds=600):
+    """From the click to pictures that move on."""
+    check(await page.until("longtake.welcome && longtake.welcome.ready"), kind + ": the page connects")
+    await page.run(ASK % (FORM % seconds))
+    first = await page.until("longtake.firstPicture && longtake.firstPicture - longtake.clicked")
+    check(first, kind + ": a first picture")
+    print("%s: first picture %.0f ms after the click" % (kind, first or -1))
+    check(await page.run("longtake.kind") == kind, "%s: by %s" % (kind, await page.run("longtake.kind")))
+    check(await page.run("!document.querySelector('#stop').hidden"), kind + ": still being generated")
+    check(await page.until("longtake.shown > 1000000"), kind + ": it moves on")
+    check(await page.run(SPREAD) > 8, kind + ": and is not one colour")
+
+
+async def main():
+    server = Server()
+    chromium = Browser()
+    url = "http://127.0.0.1:%d/" % server.port
+    try:
+        server.wait_ready()
+        async with Page(chromium, url) as page:
+            await page.until("longtake.welcome")
+            await shot(page, "idle")
+            await plays(page, "webcodecs")
+            await shot(page, "playing")
+            # a second viewer, late, by the link
+            link = await page.run("location.origin + '/?watch=' + longtake.session.session_id + '&key=' + longtake.session.key")
+            async with Page(chromium, link) as viewer:
+                check(await viewer.until("longtake.firstPicture"), "a second viewer sees it")
+                await page.run(ASK % '{prompt: "a blue square"}')
+                check(await page.until("longtake.prompts.length === 2 && longtake.prompts[1].text === 'a blue square'"), "the prompt changes")
+                check(await viewer.until("longtake.prompts.length === 2"), "and the viewer is told")
+                check(await viewer.run("document.getElementById('go').hidden"), "who cannot change it")
+                check(not viewer.errors, "no errors: %r" % viewer.errors)
+            await page.until("longtake.shown > longtake.prompts[1].pts")
+            # keys: pause, on, back, to now
+            await page.run("document.activeElement.blur()")
+            for key, test, what in ((" ", "longtake.held === true", "space pauses"), (" ", "longtake.held === false", "and goes on"),
+                                    ("ArrowLeft", "longtake.behind && longtake.seeking === null", "back"), ("l", "!longtake.behind && longtake.seeking === null", "to the newest")):
+                await page.run("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true}))" % key)
+                check(await page.until(test), "keys: " + what)
+            shown = await page.run("longtake.drawn")
+            check(await page.until("longtake.drawn > %d" % (shown + 5)), "it plays on")
+            # a lost connection
+            before = await page.run("longtake.dropped")
+            await page.run("longtake.ws.close()")
+            shown = await page.run("longtake.drawn")
+            check(await page.until("longtake.ws && longtake.ws.readyState === 1 && longtake.drawn > %d" % (shown + 24)), "it comes back by itself")
+            check(await page.run("longtake.dropped") == before, "and nothing was left out")
+            await page.run("document.getElementById('stop').click()")
+            check(await page.until("!longtake.running && document.getElementById('go').textContent === 'Generate'"), "stop")
+            await shot(page, "stopped")
+            saved = await page.run("fetch(document.getElementById('save').href).then((r) => r.arrayBuffer()).then((b) => b.byteLength)")
+            check(saved > 10000, "the download: %r bytes" % saved)
+            # clear words for what is wrong
+            await page.run(ASK % '{prompt: "x", "f-size": "63x63"}')
+            check("63" in (await page.until("!document.getElementById('alert').hidden && document.getElementById('alert-text').textContent") or ""), "a wrong size is named")
+            check(await page.run("document.getElementById('f-size').getAttribute('aria-invalid')") == "true", "beside its field")
+            await shot(page, "error")
+            unnamed = await page.run("""[...document.querySelectorAll("button, input, select, textarea, a, canvas, video, svg[role]")].filter((e) =>
+                !(e.getAttribute("aria-label") || e.textContent.trim() || (e.labels && e.labels.length) || e.title)).map((e) => e.outerHTML)""")
+            check(not unnamed, "everything has a name: %r" % unnamed)
+            check(not page.errors, "no errors: %r" % page.errors)
+        for kind in ("mse", "jpeg"):
+            async with Page(chromium, url + "?player=" + kind, width=390, height=844, dark=True) as page:
+                await plays(page, kind)
+                await shot(page, kind + "-phone-dark")
+                check(await page.run("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than a phone")
+                await page.run("document.getElementById('stop').click()")
+                check(await page.until("!longtake.running"), kind + ": stop")
+                check(not page.errors, "no errors: %r" % page.errors)
+        check(server.stop() == 0, "the server ends well")
+    finally:
+        chromium.close()
+        server.stop(signal.SIGKILL)
+
+
+if browser.there():
+    asyncio.run(main())
+else:
+    check(True, "")
+    print("skipped: no chromium")
+e2e.finish()
