@@ -28,7 +28,7 @@ typedef struct item {
     json_t *json;     /* NULL: the line is broken */
     lti_settings set; /* texts live in json */
     char hash[17];
-    char message[512]; /* why it cannot be rendered; "" = it can */
+    char message[1024]; /* why it cannot be rendered; "" = it can */
 } item;
 
 typedef struct batch {
@@ -166,12 +166,12 @@ static void hash_item(const batch *b, item *it)
     free(json);
     json_decref(content);
     const lti_settings *s = b->set;
-    const int n =
-        snprintf(text, sizeof text, "%dx%d %a %d %d %d %a %a %d %d %d %d %" PRIu64 " %d %s",
-                 s->size.width, s->size.height, s->seconds, s->num_frames, s->fps,
-                 s->num_inference_steps, s->guidance_scale, s->flow_shift, s->sampler, s->mode,
-                 s->codec, s->crf, s->seed.value, s->seed.set, s->attention);
+    const int n = snprintf(text, sizeof text, "%dx%d %a %d %d %d %a %a %d %d %d %d %" PRIu64 " %d ",
+                           s->size.width, s->size.height, s->seconds, s->num_frames, s->fps,
+                           s->num_inference_steps, s->guidance_scale, s->flow_shift, s->sampler,
+                           s->mode, s->codec, s->crf, s->seed.value, s->seed.set);
     lti_hash_add(&h, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+    if (s->attention) lti_hash_add(&h, s->attention, strlen(s->attention));
     if (s->negative_prompt) lti_hash_add(&h, s->negative_prompt, strlen(s->negative_prompt));
     if (s->cache) lti_hash_add(&h, s->cache, strlen(s->cache));
     lti_hash_add(&h, b->model.path, strlen(b->model.path));

@@ -11,22 +11,10 @@
 
 bool lti_utf8_valid(const char *text)
 {
-    for (const unsigned char *p = (const unsigned char *)text; *p;) {
-        const int more = *p < 0x80                 ? 0
-                         : *p >= 0xc2 && *p < 0xe0 ? 1
-                         : (*p & 0xf0) == 0xe0     ? 2
-                         : *p >= 0xf0 && *p < 0xf5 ? 3
-                                                   : -1;
-        if (more < 0) return false;
-        uint32_t c = more ? *p & (0x3fu >> more) : *p;
-        for (int i = 1; i <= more; i++) {
-            if ((p[i] & 0xc0) != 0x80) return false;
-            c = c << 6 | (p[i] & 0x3f);
-        }
-        if ((more == 2 && (c < 0x800 || (c >= 0xd800 && c < 0xe000))) ||
-            (more == 3 && (c < 0x10000 || c > 0x10ffff)))
-            return false;
-        p += 1 + more;
+    while (*text) {
+        const size_t n = lti_utf8_character(text);
+        if (!n) return false;
+        text += n;
     }
     return true;
 }

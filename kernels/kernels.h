@@ -79,10 +79,12 @@ LT_MUST_USE LT_API lt_status lt_ctx_create(lt_ctx **out, lt_log_fn *log, void *u
 LT_API void lt_ctx_destroy(lt_ctx **ctx); /* accepts NULL; sets *ctx to NULL */
 /* The message of the last failure on this context, "" if none; valid until the next call on it. */
 LT_API const char *lt_error(const lt_ctx *ctx);
-/* For the rooms above: sets the message and returns `s`. */
+/* For the rooms above: sets the message and returns `s`. What in it is not UTF-8, or was cut within a character, becomes '?'. */
 LT_API lt_status lti_fail(lt_ctx *ctx, lt_status s, const char *fmt, ...) LT_PRINTF(3, 4);
 /* Puts "fmt: " before the present message and returns `s`: how a caller adds what it was doing. */
 LT_API lt_status lti_within(lt_ctx *ctx, lt_status s, const char *fmt, ...) LT_PRINTF(3, 4);
+/* Bytes of the character that the terminated `text` begins with; 0 when it is not UTF-8, or at its end. Any thread. */
+LT_API size_t lti_utf8_character(const char *text);
 LT_API void lti_log(lt_ctx *ctx, lt_log_level level, const char *fmt, ...) LT_PRINTF(3, 4);
 
 #define LT_TRY(expr)                                   \

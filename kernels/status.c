@@ -61,6 +61,35 @@ const char *lt_error(const lt_ctx *ctx)
     return ctx ? ctx->message : "";
 }
 
+size_t lti_utf8_character(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    static const uint32_t least[] = {1, 0x80, 0x800, 0x10000};
+    const size_t more = *p < 0x80           ? 0
+                        : (*p >> 5) == 0x06 ? 1
+                        : (*p >> 4) == 0x0e ? 2
+                        : (*p >> 3) == 0x1e ? 3
+                                            : 4;
+    if (more == 4) return 0;
+    uint32_t c = more ? *p & (0x3fu >> more) : *p;
+    for (size_t i = 1; i <= more; i++) {
+        if ((p[i] & 0xc0) != 0x80) return 0;
+        c = c << 6 | (p[i] & 0x3f);
+    }
+    return c >= least[more] && c <= 0x10ffff && (c >> 11) != 0x1b ? more + 1 : 0;
+}
+
+/* Messages go into JSON and onto terminals. */
+static void set_message(lt_ctx *ctx, char text[MESSAGE_BYTES])
+{
+    for (char *p = text; *p;) {
+        const size_t n = lti_utf8_character(p);
+        if (!n) *p = '?';
+        p += n ? n : 1;
+    }
+    memcpy(ctx->message, text, MESSAGE_BYTES);
+}
+
 lt_status lti_fail(lt_ctx *ctx, lt_status s, const char *fmt, ...)
 {
     if (!ctx) return s;
@@ -70,7 +99,7 @@ lt_status lti_fail(lt_ctx *ctx, lt_status s, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    memcpy(ctx->message, text, sizeof text);
+    set_message(ctx, text);
     lti_log(ctx, LT_LOG_DEBUG, "status=%s message=\"%s\"", lt_status_name(s), text);
     return s;
 }
@@ -88,7 +117,7 @@ lt_status lti_within(lt_ctx *ctx, lt_status s, const char *fmt, ...)
     const char *old = ctx->message[0] ? ctx->message : lt_status_text(s);
     const int room = (int)(sizeof text - used) - 3; /* what does not fit is cut */
     if (room > 0) snprintf(text + used, sizeof text - used, ": %.*s", room, old);
-    memcpy(ctx->message, text, sizeof text);
+    set_message(ctx, text);
     return s;
 }
 

@@ -49,19 +49,20 @@ write("items.jsonl",
       {"prompt": "a", "dtype": "f64"},
       {"prompt": "a", "vae": "another"},
       {"prompt": "a", "name": "a.mp4"},
-      {"prompt": "  "})
+      {"prompt": "  "},
+      {"prompt": "a", "x" + 60 * "\u00e9": 1})
 r = batch("items.jsonl")
 check(r.returncode == 1, "errors: exit status %d" % r.returncode)
-check("3 done, 0 skipped, 17 failed of 20" in r.stdout, "summary: %r" % r.stdout)
+check("3 done, 0 skipped, 18 failed of 21" in r.stdout, "summary: %r" % r.stdout)
 m = manifest()
-check([e["line"] for e in m] == [1, 2, 3] + list(range(5, 22)), "an entry for each item")
+check([e["line"] for e in m] == [1, 2, 3] + list(range(5, 23)), "an entry for each item")
 status = {e["line"]: e["status"] for e in m}
 message = {e["line"]: e["message"] for e in m}
 check([l for l in sorted(status) if status[l] == "done"] == [1, 2, 7], "done: %r" % status)
 for line, text in ((3, "JSON"), (5, "65"), (6, "nearest: seed"), (8, "prompt"), (9, "../ring"), (10, "cube"), (11, "model"),
                    (12, "10"), (13, "duplicate"), (14, "none.png"), (6, "known: prompt, name"), (6, "num_inference_steps"), (15, "size"),
                    (16, "too big integer"), (16, "written as a text"), (17, "NaN"), (18, "dtype"), (19, "vae"), (20, "without .mp4"),
-                   (21, "the text is empty")):
+                   (21, "the text is empty"), (22, "unknown field 'x")):
     check(text in message[line], "line %d: message %r, wanted %r in it" % (line, message[line], text))
 by_line = {e["line"]: e for e in m}
 check(by_line[2]["file"] == "cube.mp4" and by_line[2]["user"] == "u1" and by_line[2]["metadata"] == {"shot": 2}, "name and notes")
@@ -75,7 +76,7 @@ check(not e2e.leftovers(), "leftovers: %r" % e2e.leftovers())
 first = e2e.read("out/" + by_line[7]["file"])
 os.remove(path("out/" + by_line[7]["file"]))
 r = batch("items.jsonl")
-check("1 done, 2 skipped, 17 failed of 20" in r.stdout, "second run: %r" % r.stdout)
+check("1 done, 2 skipped, 18 failed of 21" in r.stdout, "second run: %r" % r.stdout)
 check(e2e.read("out/" + by_line[7]["file"]) == first, "the seed that was chosen makes the same video again")
 
 # A file that is not as it was left is made again; so is one that other parts or numbers would make.

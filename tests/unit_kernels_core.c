@@ -72,6 +72,27 @@ static void messages_are_kept_and_joined(void **state)
     assert_string_equal(lt_error(NULL), "");
 }
 
+/* Precisions cut within characters, and files may be called anything. */
+static void messages_are_utf8(void **state)
+{
+    (void)state;
+    lt_ctx *ctx;
+    assert_int_equal(lt_ctx_create(&ctx, NULL, NULL, LT_LOG_INFO), LT_OK);
+    assert_int_equal(lti_fail(ctx, LT_ERR_IO, "%.4s|%s", "a\u00e9\u20ac", "\u20ac\U0001f600"),
+                     LT_ERR_IO);
+    assert_string_equal(lt_error(ctx), "a\u00e9?|\u20ac\U0001f600");
+    static const char *const bad[] = {
+        "\x80", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8", "\xc3"};
+    for (size_t i = 0; i < LT_COUNT(bad); i++) {
+        assert_int_equal(lti_utf8_character(bad[i]), 0);
+        assert_int_equal(lti_fail(ctx, LT_ERR_IO, "%s", bad[i]), LT_ERR_IO);
+        assert_int_equal(strspn(lt_error(ctx), "?"), strlen(bad[i]));
+    }
+    assert_int_equal(lti_utf8_character(""), 0);
+    assert_int_equal(lti_utf8_character("\u00e9x"), 2);
+    lt_ctx_destroy(&ctx);
+}
+
 static void long_messages_are_cut(void **state)
 {
     (void)state;
@@ -192,6 +213,7 @@ int main(void)
         cmocka_unit_test(tags_and_types_have_names),
         cmocka_unit_test(messages_are_kept_and_joined),
         cmocka_unit_test(long_messages_are_cut),
+        cmocka_unit_test(messages_are_utf8),
         cmocka_unit_test(the_log_has_a_level),
         cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(bf16_rounds_to_nearest_even),

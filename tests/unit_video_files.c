@@ -396,6 +396,15 @@ static void heads_unknown(void **state)
     write_diffusers(&c, NULL);
     remove(temp_path("d/transformer/config.json"));
     expect_fail("d", LT_ERR_SHAPE, "num_heads");
+    /* wider than a published head, and not a number of them: one head of 192 would be a guess */
+    c.dit.dim = 192;
+    write_diffusers(&c, NULL);
+    remove(temp_path("d/transformer/config.json"));
+    expect_fail("d", LT_ERR_SHAPE, "192 wide, which is not a number of heads of 128");
+    c.dit.dim = 96;
+    write_diffusers(&c, NULL);
+    temp_text("d/transformer/config.json", "{\"num_layers\":2,\"attention_head_dim\":36}");
+    expect_fail("d", LT_ERR_SHAPE, "96 wide, which is not a number of heads of 36");
 }
 
 /* ---- what can be wrong ------------------------------------------------------------------- */

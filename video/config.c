@@ -261,14 +261,6 @@ typedef struct check {
     json_t *known;
 } check;
 
-static void shape_text(char *out, size_t size, int ndim, const int64_t *dim)
-{
-    size_t at = (size_t)snprintf(out, size, "[");
-    for (int i = 0; i < ndim && at < size; i++)
-        at += (size_t)snprintf(out + at, size - at, "%s%" PRId64, i ? "," : "", dim[i]);
-    if (at < size) snprintf(out + at, size - at, "]");
-}
-
 static bool same_shape(const lti_entry *e, int ndim, const int64_t *dim)
 {
     if (e->ndim != ndim) return false;
@@ -298,8 +290,8 @@ static void expect(void *user, const char *name, int ndim, const int64_t *dim)
         return;
     }
     char want[120], have[120];
-    shape_text(want, sizeof want, ndim, dim);
-    shape_text(have, sizeof have, e->ndim, e->dim);
+    lti_shape_text(want, sizeof want, ndim, dim);
+    lti_shape_text(have, sizeof have, e->ndim, e->dim);
     if (!same_shape(e, ndim, dim))
         finding(k->out->shape, "%s has the shape %s, expected %s", e->stored, have, want);
     if (!e->dtype) finding(k->out->type, "%s is of type %s", e->stored, e->type);

@@ -64,6 +64,8 @@ LT_MUST_USE lt_status lti_vae_config_read(lt_vae_config *out, lt_ctx *ctx, const
 /* Every tensor that a part of this configuration has, in order of the network: canonical name and shape. */
 typedef lt_vae_tensor_fn lti_tensor_fn;
 void lti_dit_list_tensors(const lti_dit_config *c, lti_tensor_fn *fn, void *user);
+/* "[1536,16,1,2,2]", for messages. */
+void lti_shape_text(char *out, size_t size, int ndim, const int64_t *dim);
 /* Calls the list function of that part. */
 void lti_config_list_tensors(const lti_config *c, lti_part part, lti_tensor_fn *fn, void *user);
 

@@ -14,7 +14,7 @@ enum { MAX_WIDTH = 1 << 16, MAX_VOCAB = 1 << 24, MAX_LAYERS = 512, MAX_HEADS = 1
 
 /* ---- looking at tensors ------------------------------------------------------------------ */
 
-static void shape_text(char *out, size_t size, int ndim, const int64_t *dim)
+void lti_shape_text(char *out, size_t size, int ndim, const int64_t *dim)
 {
     size_t at = (size_t)snprintf(out, size, "[");
     for (int i = 0; i < ndim && at < size; i++)
@@ -35,7 +35,7 @@ static lt_status need(lt_ctx *ctx, const lti_tensors *t, const lti_entry **out, 
         good &= e->dim[i] >= 1 && e->dim[i] <= MAX_VOCAB;
     if (good) return LT_OK;
     char shape[200];
-    shape_text(shape, sizeof shape, e->ndim, e->dim);
+    lti_shape_text(shape, sizeof shape, e->ndim, e->dim);
     return lti_fail(ctx, LT_ERR_SHAPE, "%s: tensor \"%s\" has the shape %s, expected %d dimensions",
                     lti_tensors_file_name(t, e->file), e->stored, shape, ndim);
 }
@@ -146,7 +146,7 @@ static lt_status dit_from_tensors(lti_dit_config *c, lt_ctx *ctx, const lti_tens
     const int64_t p = patch->dim[3];
     if (patch->dim[2] != 1 || patch->dim[4] != p || p > 4 || head->dim[0] % (p * p)) {
         char shape[200];
-        shape_text(shape, sizeof shape, patch->ndim, patch->dim);
+        lti_shape_text(shape, sizeof shape, patch->ndim, patch->dim);
         return lti_fail(ctx, LT_ERR_UNSUPPORTED,
                         "%s: tensor \"%s\" has the shape %s: patches must be 1 x p x p, p <= 4",
                         lti_tensors_path(t), patch->stored, shape);
@@ -186,14 +186,14 @@ static lt_status dit_heads(lti_dit_config *c, lt_ctx *ctx, const json_t *j, cons
         return lti_fail(ctx, LT_ERR_SHAPE,
                         "%s says %" PRId64 " heads of %" PRId64 ", the tensors are %d wide", name,
                         heads, size, c->dim);
-    if (!heads) heads = c->dim / (size ? size : 128);
-    if (!heads || c->dim % heads || c->dim / heads % 2)
+    if (!size) size = heads ? c->dim / heads : 128;
+    if (size % 2 || c->dim % size || (heads && heads * size != c->dim))
         return lti_fail(ctx, LT_ERR_SHAPE,
                         "%s: the DiT is %d wide, which is not a number of heads of %" PRId64
                         "; give num_heads in config.json",
-                        j ? name : lti_tensors_path(t), c->dim, size ? size : 128);
-    c->heads = (int32_t)heads;
-    c->head_dim = c->dim / c->heads;
+                        j ? name : lti_tensors_path(t), c->dim, size);
+    c->heads = c->dim / (int32_t)size;
+    c->head_dim = (int32_t)size;
     return LT_OK;
 }
 

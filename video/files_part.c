@@ -157,10 +157,10 @@ lt_status lti_finder_text(lti_finder *d, char **text, char **path_slot, const ch
 /* A config.json that lies beside a file may be that of another part, or of another program: it must look like this part's. */
 lt_status lti_finder_config(lti_finder *d, lti_part part, const char *dir)
 {
-    static const char *const sign[LTI_PART_COUNT][2] = {
-        [LTI_PART_DIT] = {"num_heads", "num_attention_heads"},
-        [LTI_PART_TEXT] = {"d_model", "d_model"},
-        [LTI_PART_VAE] = {"z_dim", "z_dim"},
+    static const char *const sign[LTI_PART_COUNT][3] = {
+        [LTI_PART_DIT] = {"num_heads", "num_attention_heads", "attention_head_dim"},
+        [LTI_PART_TEXT] = {"d_model"},
+        [LTI_PART_VAE] = {"z_dim"},
     };
     lti_model_files *f = d->f;
     char **text = part == LTI_PART_DIT    ? &f->dit_config
@@ -173,8 +173,10 @@ lt_status lti_finder_config(lti_finder *d, lti_part part, const char *dir)
     if (!*text) return LT_OK;
     json_t *j;
     LT_TRY(lti_json_parse(&j, d->ctx, *text, strlen(*text), CONFIG_DEPTH, *path));
-    const bool mine = (json_object_get(j, sign[part][0]) || json_object_get(j, sign[part][1])) &&
-                      (part != LTI_PART_DIT || !json_object_get(j, "d_model"));
+    bool mine = false;
+    for (size_t i = 0; i < LT_COUNT(sign[part]); i++)
+        mine |= sign[part][i] && json_object_get(j, sign[part][i]);
+    mine &= part != LTI_PART_DIT || !json_object_get(j, "d_model");
     json_decref(j);
     if (mine) return LT_OK;
     free(*text);
