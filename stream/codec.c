@@ -78,7 +78,8 @@ static void set_fields(AVCodecContext *enc, const lt_writer_options *o)
     enc->color_trc = AVCOL_TRC_BT709;
     enc->colorspace = AVCOL_SPC_BT709;
     enc->chroma_sample_location = AVCHROMA_LOC_LEFT;
-    enc->gop_size = 4 * o->fps_num / o->fps_den; /* a key frame every 4 s: what seeking costs */
+    /* a key frame every 4 s: what seeking costs */
+    enc->gop_size = (int)(4 * (int64_t)o->fps_num / o->fps_den);
     if (enc->gop_size < 1) enc->gop_size = 1;
     enc->thread_count = o->threads ? o->threads : DEFAULT_THREADS;
     enc->flags |= AV_CODEC_FLAG_GLOBAL_HEADER | AV_CODEC_FLAG_BITEXACT;

@@ -1,6 +1,7 @@
 /* unit_attention_plan.c: plans: what is accepted, what is refused and how, density, the text plan; rotary tables. */
 #include "attention/attention.h"
 #include "kernels/internal.h"
+#include "tests/guard_fixture.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -10,35 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-typedef struct fixture {
-    lt_ctx *ctx;
-    lt_dev *dev;
-} fixture;
-
-static int set_up(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    lt_dev_options opt = lt_dev_options_default();
-    opt.device = "guard";
-    if (!f || lt_ctx_create(&f->ctx, NULL, NULL, LT_LOG_ERROR) < 0 ||
-        lt_dev_create(&f->dev, f->ctx, &opt) < 0)
-        return -1;
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    lt_mem_stats mem;
-    lt_dev_mem_stats(f->dev, &mem);
-    const bool clean = mem.live_bytes[LT_TAG_PLAN] == 0;
-    lt_dev_destroy(&f->dev);
-    lt_ctx_destroy(&f->ctx);
-    free(f);
-    return clean ? 0 : -1;
-}
 
 /* Two groups of two tiles over 10 rows and 20 keys, one list empty. */
 static const int32_t good_q_off[] = {0, 4, 10}, good_row[] = {0, 2, 3, 3, 5},

@@ -1,6 +1,7 @@
 /* unit_stream_picture.c: pictures in and out: exact PNG round trip, cropping, orientation, first frame of a video, hostile
  * sizes and broken files. */
 #include "stream/stream.h"
+#include "tests/scene.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,31 +12,9 @@
 
 #include <cmocka.h>
 
-typedef struct scene {
-    lt_ctx *ctx;
-    char dir[64], path[96];
-} scene;
-
 static int setup(void **state)
 {
-    scene *s = calloc(1, sizeof *s);
-    if (!s || lt_ctx_create(&s->ctx, NULL, NULL, LT_LOG_ERROR) < 0) return -1;
-    strcpy(s->dir, "/tmp/lt-picture-XXXXXX");
-    if (!mkdtemp(s->dir)) return -1;
-    snprintf(s->path, sizeof s->path, "%s/in.png", s->dir);
-    *state = s;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    scene *s = *state;
-    char cmd[96];
-    snprintf(cmd, sizeof cmd, "rm -rf '%s'", s->dir);
-    const int r = system(cmd);
-    lt_ctx_destroy(&s->ctx);
-    free(s);
-    return r;
+    return scene_begin(state, "in.png");
 }
 
 static uint8_t at(const uint8_t *rgb, int w, int x, int y, int c)

@@ -1,7 +1,7 @@
 /* unit_stream_reader.c: videos read back frame by frame: each once at its own rate, repeated or left out at others, scaled to cover
  * and cropped; files that are no videos. */
 #include "stream/stream.h"
-#include "tests/temp_files.h"
+#include "tests/temp_context.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,23 +10,6 @@
 #include <cmocka.h>
 
 enum { W = 128, H = 64, FRAMES = 20 };
-
-static lt_ctx *ctx;
-
-static int setup(void **state)
-{
-    (void)state;
-    temp_make();
-    return lt_ctx_create(&ctx, NULL, NULL, LT_LOG_ERROR);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    lt_ctx_destroy(&ctx);
-    temp_remove();
-    return 0;
-}
 
 /* Frame i is grey 10 + 10 i, with a white right quarter. */
 static void write_video(const char *name, int32_t fps, lt_codec codec)

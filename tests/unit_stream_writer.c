@@ -1,5 +1,6 @@
 /* unit_stream_writer.c: colours, exact frames and times, names that appear only when complete, metadata and marks. */
 #include "stream/internal.h"
+#include "tests/scene.h"
 
 #include <dirent.h>
 #include <malloc.h>
@@ -16,31 +17,9 @@
 
 #include <cmocka.h>
 
-typedef struct scene {
-    lt_ctx *ctx;
-    char dir[64], path[96];
-} scene;
-
 static int setup(void **state)
 {
-    scene *s = calloc(1, sizeof *s);
-    if (!s || lt_ctx_create(&s->ctx, NULL, NULL, LT_LOG_ERROR) < 0) return -1;
-    strcpy(s->dir, "/tmp/lt-writer-XXXXXX");
-    if (!mkdtemp(s->dir)) return -1;
-    snprintf(s->path, sizeof s->path, "%s/out.mp4", s->dir);
-    *state = s;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    scene *s = *state;
-    char cmd[96];
-    snprintf(cmd, sizeof cmd, "rm -rf '%s'", s->dir);
-    const int r = system(cmd);
-    lt_ctx_destroy(&s->ctx);
-    free(s);
-    return r;
+    return scene_begin(state, "out.mp4");
 }
 
 static int files_in(const char *dir)

@@ -1,6 +1,6 @@
 /* unit_video_pt.c: checkpoints of torch.save. The files in corpus/fuzz_video_pt were written by torch 2.15; those that no torch writes
  * are made here: zip64 sizes, lying sizes, pickles that lie. Every refusal is one message that names the file and the thing. */
-#include "tests/temp_files.h"
+#include "tests/temp_context.h"
 #include "video/files.h"
 
 #include <setjmp.h>
@@ -8,23 +8,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-
-static lt_ctx *ctx;
-
-static int setup(void **state)
-{
-    (void)state;
-    temp_make();
-    return lt_ctx_create(&ctx, NULL, NULL, LT_LOG_ERROR);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    lt_ctx_destroy(&ctx);
-    temp_remove();
-    return 0;
-}
 
 static const char *corpus(const char *name)
 {

@@ -1,5 +1,5 @@
 /* unit_video_safetensors.c: files that lie. Every case is one message that names the file and what is wrong with it. */
-#include "tests/temp_files.h"
+#include "tests/temp_context.h"
 #include "video/files.h"
 
 #include <setjmp.h>
@@ -7,23 +7,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-
-static lt_ctx *ctx;
-
-static int setup(void **state)
-{
-    (void)state;
-    temp_make();
-    return lt_ctx_create(&ctx, NULL, NULL, LT_LOG_ERROR);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    lt_ctx_destroy(&ctx);
-    temp_remove();
-    return 0;
-}
 
 static void expect_error(const char *name, lt_status want, const char *text)
 {
