@@ -41,7 +41,10 @@ class ClockPlayer {
     this.clear();
     this.loop = this.loop.bind(this);
     this.raf = requestAnimationFrame(this.loop);
+    // a tab in the background gets no animation frames, but others may be watching: the clock goes on
+    this.timer = setInterval(() => this.unseen(), 250);
   }
+  unseen() { if (document.hidden) this.loop(performance.now()); }
   clear() {
     for (const p of this.ready || []) p.picture.close();
     this.units = [];
@@ -75,9 +78,11 @@ class ClockPlayer {
     this.decoding = Math.max(0, this.decoding - 1);
     this.ready.push({ pts, picture });
     this.feed();
+    this.unseen();
   }
   loop(now) {
     if (this.dead) return;
+    cancelAnimationFrame(this.raf);
     this.raf = requestAnimationFrame(this.loop);
     if (this.held) return;
     if (this.clock === null) {
@@ -109,6 +114,7 @@ class ClockPlayer {
   close() {
     this.dead = true;
     cancelAnimationFrame(this.raf);
+    clearInterval(this.timer);
     this.clear();
   }
 }
@@ -249,11 +255,20 @@ class MsePlayer {
           if (!this.held) v.play().catch(() => {});
         }
     }
-    const at = Math.round(v.currentTime * 1e6);
-    if (this.begun && at !== this.position) {
+    const now = performance.now(), at = Math.round(v.currentTime * 1e6);
+    if (document.hidden && v.paused && this.begun && !this.held) { // Chromium stops silent videos in the background
+      this.position = Math.min(this.newest, this.position + (now - this.looked) * 1000);
+      this.on.draw(Math.round(this.position));
+      this.away = true;
+    } else if (this.away) {
+      this.away = false;
+      v.currentTime = this.position / 1e6;
+      v.play().catch(() => {});
+    } else if (this.begun && at !== this.position) {
       this.position = at;
       this.on.draw(at);
     }
+    this.looked = now;
   }
   close() {
     this.dead = true;
