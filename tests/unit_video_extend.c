@@ -2,7 +2,7 @@
  * a clip bit by bit; what one segment gives to the next is what it drew; memory is constant; everything that cannot be is refused
  * with the nearest that can. */
 #include "kernels/internal.h"
-#include "tests/tiny_model.h"
+#include "tests/tiny_world.h"
 #include "video/session_internal.h"
 
 #include <setjmp.h>
@@ -11,35 +11,6 @@
 #include <cmocka.h>
 
 enum { W = 48, H = 32, FRAME_BYTES = W * H * 3, MOST = 64, AREA = (W / 8) * (H / 8) };
-
-static char folder[] = "/tmp/longtake-extend-XXXXXX";
-
-typedef struct world {
-    lt_ctx *ctx;
-    lt_dev *dev;
-    lt_model *model;
-} world;
-
-static void open_world(world *w, const char *device, int threads)
-{
-    lt_dev_options d = lt_dev_options_default();
-    d.device = device;
-    d.threads = threads;
-    assert_int_equal(lt_ctx_create(&w->ctx, NULL, NULL, LT_LOG_ERROR), LT_OK);
-    assert_int_equal(lt_dev_create(&w->dev, w->ctx, &d), LT_OK);
-    const lt_model_options o = {.path = folder, .dtype = LT_F32};
-    if (lt_model_open(&w->model, w->dev, &o) < 0) fail_msg("%s", lt_error(w->ctx));
-}
-
-static void close_world(world *w)
-{
-    lt_model_close(&w->model);
-    lt_mem_stats m;
-    lt_dev_mem_stats(w->dev, &m);
-    assert_int_equal(m.live_total, m.live_bytes[LT_TAG_SCRATCH]);
-    lt_dev_destroy(&w->dev);
-    lt_ctx_destroy(&w->ctx);
-}
 
 /* Segments of 4 latent frames, 2 of them given: 13 frames, then 8 more with each. */
 static lt_session_options options(int32_t frames)
@@ -122,7 +93,7 @@ static void same_bits_everywhere(void **state)
             lt_session_options o = options(29);
             o.extend = ways[k];
             o.cfg_mode = cases[i].cfg;
-            open_world(&w, cases[i].device, cases[i].threads);
+            open_world(&w, cases[i].device, cases[i].threads, LT_F32);
             render(&w, &o, i ? video : first, &r);
             assert_int_equal(r.step_allocs, 0);
             assert_int_equal(r.blocks, segments[k]);
@@ -140,7 +111,7 @@ static void the_first_segment_is_a_clip(void **state)
     (void)state;
     world w;
     uint8_t *clip = space(), *video = space();
-    open_world(&w, "cpu", 2);
+    open_world(&w, "cpu", 2, LT_F32);
     for (int image = 0; image < 2; image++)
         for (int naive = 0; naive < 2; naive++) {
             lt_session_options o = options(21), c = options(13);
@@ -190,7 +161,7 @@ static void segments_hand_on_what_they_drew(void **state)
     static const char *const ways[] = {"segment=13,overlap=2,head=latent", "segment=13,overlap=2",
                                        "segment=13,overlap=2,head=first"};
     world w;
-    open_world(&w, "guard", 1);
+    open_world(&w, "guard", 1, LT_F32);
     for (size_t k = 0; k < LT_COUNT(ways); k++) {
         lt_session_options o = options(29);
         lt_frames f;
@@ -228,7 +199,7 @@ static void the_head_is_a_picture_that_was_shown(void **state)
     static float given[16 * 2 * AREA], want[16 * AREA];
     world w;
     uint8_t *video = space();
-    open_world(&w, "cpu", 1);
+    open_world(&w, "cpu", 1, LT_F32);
     for (int naive = 0; naive < 2; naive++) {
         lt_session_options o = options(29);
         lt_frames f;
@@ -280,7 +251,7 @@ static void videos_are_continued(void **state)
             lt_session_report r;
             lt_model_info info;
             int32_t most;
-            open_world(&w, "cpu", 2);
+            open_world(&w, "cpu", 2, LT_F32);
             lt_model_get_info(w.model, &info);
             assert_int_equal(lt_session_given_frames(&most, w.ctx, &info, &o), LT_OK);
             assert_int_equal(most, ways[k].most);
@@ -293,7 +264,7 @@ static void videos_are_continued(void **state)
                 assert_memory_not_equal(a, b, FRAME_BYTES);
             }
             close_world(&w);
-            open_world(&w, "guard", 1);
+            open_world(&w, "guard", 1, LT_F32);
             render(&w, &o, b, NULL);
             assert_memory_equal(a, b, 16 * FRAME_BYTES);
             close_world(&w);
@@ -309,7 +280,7 @@ static void a_picture_before_blocks(void **state)
     (void)state;
     world w;
     uint8_t *a = space(), *b = space();
-    open_world(&w, "guard", 2);
+    open_world(&w, "guard", 2, LT_F32);
     lt_session_options o = options(17), clip = options(9);
     o.mode = LT_MODE_AR;
     o.extend = clip.extend = NULL;
@@ -359,7 +330,7 @@ static void memory_is_constant(void **state)
     lt_mem_stats m;
     lt_estimate e;
     uint8_t *v = space();
-    open_world(&w, "cpu", 2);
+    open_world(&w, "cpu", 2, LT_F32);
     for (int naive = 0; naive < 2; naive++) {
         watch see = {.dev = w.dev};
         lt_session_report r;
@@ -388,7 +359,7 @@ static void cancelling(void **state)
     world w;
     int64_t frames;
     uint8_t *v = space();
-    open_world(&w, "cpu", 2);
+    open_world(&w, "cpu", 2, LT_F32);
     watch see = {.dev = w.dev, .stop = 6}; /* the second step of the second segment */
     lt_session_options o = options(61);
     o.progress = look;
@@ -408,7 +379,7 @@ static void failing_allocations_are_statuses(void **state)
     world w;
     lt_mem_stats before, after;
     uint8_t *v = space();
-    open_world(&w, "cpu", 2);
+    open_world(&w, "cpu", 2, LT_F32);
     lt_session_options o = options(16);
     o.given = pictures();
     o.given_frames = 5;
@@ -463,7 +434,7 @@ static void bad_options_are_refused(void **state)
         {"naively", "'naively' is none of"},
     };
     world w;
-    open_world(&w, "cpu", 1);
+    open_world(&w, "cpu", 1, LT_F32);
     for (size_t i = 0; i < LT_COUNT(ways); i++) {
         lt_session_options o = options(13);
         o.extend = ways[i].extend;
@@ -502,24 +473,11 @@ static void models_without_frame_times_are_refused(void **state)
                                 "{\"model_type\": \"t2v\", \"num_heads\": 2, \"text_len\": 24, "
                                 "\"dim\": 48, \"eps\": 1e-06}"));
     world w;
-    open_world(&w, "cpu", 1);
+    open_world(&w, "cpu", 1, LT_F32);
     lt_session_options o = options(13);
     refused(&w, &o, "mode extend: model 'wan2.1-t2v' has no timestep for each frame");
     close_world(&w);
     assert_true(tiny_model_write(folder, 1));
-}
-
-static int make_model(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) && tiny_model_write(folder, 1) ? 0 : -1;
-}
-
-static int remove_model(void **state)
-{
-    (void)state;
-    tiny_model_remove(folder);
-    return 0;
 }
 
 int main(void)
@@ -537,5 +495,5 @@ int main(void)
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(models_without_frame_times_are_refused),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -1,6 +1,6 @@
 /* unit_video_rollout.c: blocks drawn one after the other: the same bits on every device and thread count and with guidance in one
  * pass or two; what was drawn does not depend on what follows; drawing again; whole sessions in constant memory; refusals. */
-#include "tests/tiny_model.h"
+#include "tests/tiny_world.h"
 #include "video/model_internal.h"
 #include "video/rollout.h"
 
@@ -10,35 +10,6 @@
 #include <cmocka.h>
 
 enum { W = 48, H = 32, FRAME_BYTES = W * H * 3, LONG = 1 + 4 * 40 };
-
-static char folder[] = "/tmp/longtake-rollout-XXXXXX";
-
-typedef struct world {
-    lt_ctx *ctx;
-    lt_dev *dev;
-    lt_model *model;
-} world;
-
-static void open_world(world *w, const char *device, int threads)
-{
-    lt_dev_options d = lt_dev_options_default();
-    d.device = device;
-    d.threads = threads;
-    assert_int_equal(lt_ctx_create(&w->ctx, NULL, NULL, LT_LOG_ERROR), LT_OK);
-    assert_int_equal(lt_dev_create(&w->dev, w->ctx, &d), LT_OK);
-    const lt_model_options o = {.path = folder, .dtype = LT_F32};
-    if (lt_model_open(&w->model, w->dev, &o) < 0) fail_msg("%s", lt_error(w->ctx));
-}
-
-static void close_world(world *w)
-{
-    lt_model_close(&w->model);
-    lt_mem_stats m;
-    lt_dev_mem_stats(w->dev, &m);
-    assert_int_equal(m.live_total, m.live_bytes[LT_TAG_SCRATCH]);
-    lt_dev_destroy(&w->dev);
-    lt_ctx_destroy(&w->ctx);
-}
 
 static lt_session_options options(int32_t frames)
 {
@@ -92,7 +63,7 @@ static void same_bits_everywhere(void **state)
         lt_session_report r;
         lt_session_options o = options(17);
         o.cfg_mode = cases[i].cfg;
-        open_world(&w, cases[i].device, cases[i].threads);
+        open_world(&w, cases[i].device, cases[i].threads, LT_F32);
         const uint64_t hash = render(&w, &o, 17, &r);
         assert_int_equal(r.step_allocs, 0);
         assert_int_equal(r.blocks, 3); /* 5 latent frames: the last block is not used up */
@@ -108,7 +79,7 @@ static void a_longer_video_begins_the_same(void **state)
 {
     (void)state;
     world w;
-    open_world(&w, "cpu", 2);
+    open_world(&w, "cpu", 2, LT_F32);
     lt_session_options o = options(9), longer = options(29);
     assert_int_equal(render(&w, &o, 9, NULL), render(&w, &longer, 9, NULL));
     longer.seed = 8;
@@ -134,7 +105,7 @@ static void memory_is_constant(void **state)
     (void)state;
     world w;
     lt_mem_stats m;
-    open_world(&w, "cpu", 2);
+    open_world(&w, "cpu", 2, LT_F32);
     watch see = {.dev = w.dev};
     lt_session_report r;
     lt_session_options o = options(LONG);
@@ -200,7 +171,7 @@ static void drawing_again(void **state)
     enum { MOST = 48 * BLOCK * LH * LW, BLOCKS = 4 };
     static float want[BLOCKS][MOST], got[MOST];
     world w;
-    open_world(&w, "cpu", 1);
+    open_world(&w, "cpu", 1, LT_F32);
     const size_t n =
         (size_t)lti_dit_get_config(w.model->dit)->in_channels * BLOCK * LH * LW * sizeof(float);
     assert_true(n <= sizeof got);
@@ -241,7 +212,7 @@ static void bad_options_are_refused(void **state)
 {
     (void)state;
     world w;
-    open_world(&w, "cpu", 1);
+    open_world(&w, "cpu", 1, LT_F32);
     lt_session_options o = options(9);
     o.cache = "shortlive";
     refused(&w, &o, "no preset \"shortlive\"");
@@ -268,7 +239,7 @@ static void cancelling_ends_a_session(void **state)
     lt_session *s;
     lt_frames f;
     lt_status st;
-    open_world(&w, "cpu", 2);
+    open_world(&w, "cpu", 2, LT_F32);
     lt_session_options o = options(29);
     o.progress = stop_at;
     o.progress_user = &s;
@@ -282,19 +253,6 @@ static void cancelling_ends_a_session(void **state)
     close_world(&w);
 }
 
-static int make_model(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) && tiny_model_write(folder, 1) ? 0 : -1;
-}
-
-static int remove_model(void **state)
-{
-    (void)state;
-    tiny_model_remove(folder);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,5 +260,5 @@ int main(void)
         cmocka_unit_test(memory_is_constant),      cmocka_unit_test(drawing_again),
         cmocka_unit_test(bad_options_are_refused), cmocka_unit_test(cancelling_ends_a_session),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -2,7 +2,7 @@
  * with guidance in one batch and in two passes; a given first frame stays; cancelling, bad numbers and failing allocations end in a
  * status; a step allocates nothing. */
 #include "kernels/internal.h"
-#include "tests/tiny_model.h"
+#include "tests/tiny_world.h"
 #include "video/model_internal.h"
 
 #include <pthread.h>
@@ -12,37 +12,6 @@
 #include <cmocka.h>
 
 enum { W = 48, H = 32, FRAMES = 9, FRAME_BYTES = W * H * 3 };
-
-static char folder[] = "/tmp/longtake-session-XXXXXX";
-
-typedef struct world {
-    lt_ctx *ctx;
-    lt_dev *dev;
-    lt_model *model;
-} world;
-
-static void open_world(world *w, const char *device, int threads, lt_dtype dtype)
-{
-    lt_dev_options d = lt_dev_options_default();
-    d.device = device;
-    d.threads = threads;
-    assert_int_equal(lt_ctx_create(&w->ctx, NULL, NULL, LT_LOG_ERROR), LT_OK);
-    assert_int_equal(lt_dev_create(&w->dev, w->ctx, &d), LT_OK);
-    const lt_status s =
-        lt_model_open(&w->model, w->dev, &(lt_model_options){.path = folder, .dtype = dtype});
-    if (s < 0) fail_msg("%s", lt_error(w->ctx));
-}
-
-static void close_world(world *w)
-{
-    lt_model_close(&w->model);
-    lt_mem_stats m;
-    lt_dev_mem_stats(w->dev, &m);
-    assert_int_equal(m.live_total,
-                     m.live_bytes[LT_TAG_SCRATCH]); /* nothing left but the kernels' own scratch */
-    lt_dev_destroy(&w->dev);
-    lt_ctx_destroy(&w->ctx);
-}
 
 static lt_session_options options(void)
 {
@@ -472,19 +441,6 @@ static void numbers_that_are_not_finite_are_named(void **state)
     lt_session_destroy(&s);
     close_world(&w);
     assert_true(tiny_model_write(folder, 1));
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) && tiny_model_write(folder, 1) ? 0 : -1;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    tiny_model_remove(folder);
-    return 0;
 }
 
 int main(void)
