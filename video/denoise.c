@@ -35,6 +35,15 @@ struct lti_denoise {
     double flops;
 };
 
+lt_status lti_guide(lt_dev *dev, float *cond, const float *uncond, double guidance, int64_t n)
+{
+    return lt_lincomb(dev, &(lt_lincomb_args){.out = cond,
+                                              .x = {uncond, cond},
+                                              .coef = {(float)(1 - guidance), (float)guidance},
+                                              .terms = 2,
+                                              .n = n});
+}
+
 lt_status lti_check_finite(lt_dev *dev, const float *x, int64_t n, const char *where)
 {
     lt_stats_result r;
@@ -223,12 +232,7 @@ static lt_status velocity(lti_denoise *d, int32_t i)
         LT_TRY(pass(d, i, COND, 1));
         LT_TRY(pass(d, i, UNCOND, 1));
     }
-    return lt_lincomb(d->dev,
-                      &(lt_lincomb_args){.out = d->v[COND],
-                                         .x = {d->v[UNCOND], d->v[COND]},
-                                         .coef = {(float)(1 - d->guidance), (float)d->guidance},
-                                         .terms = 2,
-                                         .n = d->n});
+    return lti_guide(d->dev, d->v[COND], d->v[UNCOND], d->guidance, d->n);
 }
 
 lt_status lti_denoise_step(lti_denoise *d, int32_t i)

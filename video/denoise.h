@@ -58,6 +58,10 @@ uint64_t lti_denoise_bytes(const lti_dit_config *c, lt_dtype compute, int32_t fr
 /* Of these, the latents and the solver's state. */
 uint64_t lti_denoise_latent_bytes(const lti_dit_config *c, int32_t frames, int32_t h, int32_t w);
 
+/* Classifier-free guidance, in place: cond = uncond + guidance (cond - uncond). Device memory, n numbers. */
+LT_MUST_USE lt_status lti_guide(lt_dev *dev, float *cond, const float *uncond, double guidance,
+                                int64_t n);
+
 /* LT_ERR_NUMERIC "<where>: k of n numbers are not finite" unless all n are. */
 LT_MUST_USE lt_status lti_check_finite(lt_dev *dev, const float *x, int64_t n, const char *where);
 

@@ -149,7 +149,7 @@ lt_status lti_rollout_pass(lti_rollout *r, const float *x, int32_t time, int fir
                                  (int64_t)r->frames * (r->o.h / r->patch) * (r->o.w / r->patch),
                                  lt_cache_visible_rows(a.cache[b]), lti_prompt_keys(a.prompt[b]));
     }
-    r->passes++;
+    r->passes += count; /* a branch is a pass, as in denoise.c */
     LT_TRY(lti_dit_forward(r->run, &a));
     r->flops -= lti_dit_run_skipped(r->run) - skipped;
     return LT_OK;
@@ -165,12 +165,8 @@ static lt_status all_branches(lti_rollout *r, const float *x, int32_t time)
 static lt_status guide(lti_rollout *r)
 {
     if (r->branches == 1) return LT_OK;
-    const float g = (float)r->o.guidance;
-    return lt_lincomb(r->dev, &(lt_lincomb_args){.out = r->v[LTI_COND],
-                                                 .x = {r->v[LTI_UNCOND], r->v[LTI_COND]},
-                                                 .coef = {(float)(1 - r->o.guidance), g},
-                                                 .terms = 2,
-                                                 .n = lti_rollout_numbers(r)});
+    return lti_guide(r->dev, r->v[LTI_COND], r->v[LTI_UNCOND], r->o.guidance,
+                     lti_rollout_numbers(r));
 }
 
 lt_status lti_rollout_noise(lti_rollout *r, float *to, int32_t attempt, int32_t what)
