@@ -124,7 +124,8 @@ static lt_status measure(speed *b, lt_dev *dev, const lti_settings *set,
     b->opt.num_frames = set->num_frames;
     b->opt.num_inference_steps = set->num_inference_steps ? set->num_inference_steps : 3;
     b->opt.guidance_scale = 1; /* one branch: a step is one pass */
-    if (set->mode >= 0) b->opt.mode = set->mode == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
+    if (set->mode.word >= 0)
+        b->opt.mode = set->mode.word == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
     b->opt.cache = set->cache;
     b->opt.progress = on_progress;
     b->opt.progress_user = &b->steps;
@@ -161,9 +162,9 @@ static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, cons
                           .width = set->size.width ? set->size.width : 256,
                           .height = set->size.height ? set->size.height : 256,
                           .num_frames = set->num_frames ? set->num_frames : 9,
-                          .cache = fn != lt_bench_dit || set->mode != LTI_MODE_AR ? NULL
-                                   : set->cache                                   ? set->cache
-                                                                                  : "self-forcing",
+                          .cache = fn != lt_bench_dit || set->mode.word != LTI_MODE_AR ? NULL
+                                   : set->cache                                        ? set->cache
+                                                : "self-forcing",
                           .passes = set->repeat};
     json_t *first = lti_peak_json(dev, dtype, &before);
     json_decref(first);

@@ -169,13 +169,15 @@ static void hash_item(const batch *b, item *it)
     const int n = snprintf(text, sizeof text, "%dx%d %a %d %d %d %a %a %d %d %d %d %" PRIu64 " %d ",
                            s->size.width, s->size.height, s->seconds, s->num_frames, s->fps,
                            s->num_inference_steps, s->guidance_scale, s->flow_shift, s->sampler,
-                           s->mode, s->codec, s->crf, s->seed.value, s->seed.set);
+                           s->mode.word, s->codec, s->crf, s->seed.value, s->seed.set);
     lti_hash_add(&h, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
     if (s->attention) lti_hash_add(&h, s->attention, strlen(s->attention));
     if (s->negative_prompt) lti_hash_add(&h, s->negative_prompt, strlen(s->negative_prompt));
     if (s->cache) lti_hash_add(&h, s->cache, strlen(s->cache));
+    if (s->mode.keys) lti_hash_add(&h, s->mode.keys, strlen(s->mode.keys));
     lti_hash_add(&h, b->model.path, strlen(b->model.path));
     hash_file(b->ctx, &h, it->set.image);
+    if (it->set.video) hash_file(b->ctx, &h, it->set.video);
     if (!it->set.seed.set)
         it->set.seed =
             (lti_seed){h.value & 0xffffffffu, true}; /* so that a rerun makes the same video */

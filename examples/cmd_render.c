@@ -24,6 +24,8 @@ static lt_status check_resumed(lt_ctx *ctx, const lti_settings *s)
                  {"seed", s->seed.set},
                  {"negative-prompt", s->negative_prompt != NULL},
                  {"image", s->image != NULL},
+                 {"video", s->video != NULL},
+                 {"mode", s->mode.word >= 0},
                  {"cache", s->cache != NULL},
                  {"prompt-file", s->prompt_file != NULL}};
     for (size_t i = 0; i < LT_COUNT(fixed); i++)

@@ -97,6 +97,11 @@ typedef struct lti_job {
     lt_session_options opt; /* valid values, by lti_job_prepare */
     lt_estimate estimate;
     uint8_t *image;
+    /* --video, by given.c */
+    uint8_t *given;       /* its end, for the session */
+    int64_t video_frames; /* at the rate of the new file */
+    double video_fps;     /* its own */
+    int64_t before;       /* frames of it in the new file */
     lt_writer *writer;
     lt_session *session;      /* by lti_job_resume, else by lti_job_run */
     json_t *params;           /* what is written into the file */
@@ -117,9 +122,18 @@ LT_MUST_USE lt_status lti_job_resume(lti_job *j, lt_model *model);
 LT_MUST_USE lt_status lti_job_create_file(lti_job *j, bool overwrite);
 /* Makes the video. LT_ERR_CANCELLED after an interrupt: then made is the playable file of what was done, or NULL. */
 LT_MUST_USE lt_status lti_job_run(lti_job *j, lt_model *model);
+/* One frame, number `n` of the file. */
+LT_MUST_USE lt_status lti_job_write(lti_job *j, const uint8_t *rgb, int64_t n);
 void lti_job_close(lti_job *j);
 /* "832x480, 81 frames at 16 fps (5.06 s), ..." */
 void lti_job_describe(const lti_job *j, char *text, size_t size);
+
+/* ---- given.c: a video that is continued ---- */
+
+/* Reads --video at the size and rate of opt: its end to opt.given. */
+LT_MUST_USE lt_status lti_given_read(lti_job *j);
+/* Writes its frames to the new file. */
+LT_MUST_USE lt_status lti_given_write(lti_job *j);
 
 /* ---- params.c: what a file says about its making ---- */
 

@@ -11,11 +11,26 @@
 
 /* ---- before the model is loaded ---- */
 
-/* The nearest 4k+1 frames. */
-static int32_t frames_of(double seconds, int32_t fps, int32_t scale)
+/* The nearest 4k+1 frames; 4k of those that continue a video. */
+static int32_t frames_of(double seconds, int32_t fps, int32_t scale, bool more)
 {
-    const double groups = floor((seconds * fps - 1) / scale + 0.5);
+    const double groups = floor((seconds * fps - !more) / scale + 0.5);
+    if (more) return scale * (int32_t)(groups < 1 ? 1 : groups);
     return 1 + scale * (int32_t)(groups < 0 ? 0 : groups);
+}
+
+static void fill_mode(const lti_job *j, lt_session_options *o)
+{
+    static const lt_mode modes[] = {[LTI_MODE_CLIP] = LT_MODE_CLIP,
+                                    [LTI_MODE_AR] = LT_MODE_AR,
+                                    [LTI_MODE_EXTEND] = LT_MODE_EXTEND};
+    const lti_settings *s = j->set;
+    if (s->mode.word >= 0)
+        o->mode = modes[s->mode.word];
+    else if (s->video) /* which a clip cannot go on with */
+        o->mode = j->info->causal ? LT_MODE_AR : LT_MODE_EXTEND;
+    o->extend = s->mode.keys;
+    o->given_frames = s->video ? 1 : 0; /* at least: known when it has been read */
 }
 
 static lt_status draw_seed(lt_ctx *ctx, uint64_t *seed)
@@ -39,7 +54,7 @@ static lt_status fill_options(lti_job *j)
     o->fps = s->fps ? s->fps : j->info->default_fps;
     o->num_frames = s->num_frames;
     if (!s->num_frames && s->seconds > 0)
-        o->num_frames = frames_of(s->seconds, o->fps, j->info->frame_scale);
+        o->num_frames = frames_of(s->seconds, o->fps, j->info->frame_scale, s->video != NULL);
     o->num_inference_steps = s->num_inference_steps;
     o->guidance_scale = s->guidance_scale;
     o->flow_shift = s->flow_shift;
@@ -47,7 +62,7 @@ static lt_status fill_options(lti_job *j)
     o->cache = s->cache;
     o->timeline = j->cues.cue;
     o->cues = j->cues.count;
-    if (s->mode >= 0) o->mode = s->mode == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
+    fill_mode(j, o);
     if (s->sampler >= 0) {
         o->solver = (lt_solver)s->sampler;
         o->solver_set = true;
@@ -78,12 +93,13 @@ lt_status lti_job_prepare(lti_job *j)
     LT_TRY(fill_options(j));
     LT_TRY(lt_session_validate(j->ctx, j->info, &j->opt));
     if (j->set->image) {
-        if (!j->info->frame_timesteps)
+        if (!j->info->frame_timesteps && j->opt.mode != LT_MODE_AR)
             return lti_fail(j->ctx, LT_ERR_UNSUPPORTED,
                             "--image: the model (%s) takes no first frame", j->info->family);
         LT_TRY(lt_picture_read(&j->image, j->ctx, j->set->image, j->opt.width, j->opt.height));
         j->opt.image = j->image;
     }
+    if (j->set->video) LT_TRY(lti_given_read(j));
     LT_TRY(lt_session_estimate(&j->estimate, j->ctx, j->model, &j->opt));
     j->params = lti_params_json(j);
     return j->params ? LT_OK : lti_fail(j->ctx, LT_ERR_MEM, "no memory for the parameters");
@@ -99,7 +115,8 @@ lt_status lti_job_resume(lti_job *j, lt_model *model)
     *o = lt_session_options_default();
     o->num_frames = s->num_frames;
     if (!s->num_frames && s->seconds > 0)
-        o->num_frames = frames_of(s->seconds, info.fps, j->info->frame_scale);
+        o->num_frames = frames_of(s->seconds, info.fps, j->info->frame_scale,
+                                  info.num_frames % j->info->frame_scale == 0);
     if ((o->num_frames ? o->num_frames : info.num_frames) <= info.next_frame)
         return lti_fail(j->ctx, LT_ERR_ARG,
                         "'%s' has %" PRId64 " frames already: say how long the whole video shall "
@@ -150,6 +167,10 @@ void lti_job_describe(const lti_job *j, char *text, size_t size)
                       j->set->num_frames ? " [--num-frames wins over --seconds %g]"
                                          : " [asked for %g s]",
                       j->set->seconds);
+    if (j->set->video && (size_t)n < size)
+        n += snprintf(text + n, size - (size_t)n,
+                      " after %" PRId64 " of '%s' (%.4g a second there), the last %d seen",
+                      j->video_frames, lti_base_name(j->set->video), j->video_fps, o->given_frames);
     if ((size_t)n < size)
         snprintf(text + n, size - (size_t)n,
                  ", %d steps of %s, guidance %g, shift %g, seed %" PRIu64, o->num_inference_steps,
@@ -158,17 +179,20 @@ void lti_job_describe(const lti_job *j, char *text, size_t size)
 
 /* ---- the run ---- */
 
+lt_status lti_job_write(lti_job *j, const uint8_t *rgb, int64_t n)
+{
+    LT_TRY(lt_writer_push(j->writer, rgb));
+    if (!j->set->frames_dir) return LT_OK;
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%06" PRId64 ".png", j->set->frames_dir, n);
+    return lt_picture_write(j->ctx, path, rgb, j->opt.width, j->opt.height);
+}
+
 static lt_status write_frames(lti_job *j, const lt_frames *f)
 {
     const size_t bytes = (size_t)f->width * (size_t)f->height * 3;
-    for (int32_t i = 0; i < f->count; i++) {
-        const uint8_t *rgb = f->rgb + (size_t)i * bytes;
-        LT_TRY(lt_writer_push(j->writer, rgb));
-        if (!j->set->frames_dir) continue;
-        char path[4200];
-        snprintf(path, sizeof path, "%s/%06" PRId64 ".png", j->set->frames_dir, f->first + i);
-        LT_TRY(lt_picture_write(j->ctx, path, rgb, f->width, f->height));
-    }
+    for (int32_t i = 0; i < f->count; i++)
+        LT_TRY(lti_job_write(j, f->rgb + (size_t)i * bytes, j->before + f->first + i));
     return LT_OK;
 }
 
@@ -204,7 +228,7 @@ static lt_status finish(lti_job *j, bool cancelled)
     }
     if (j->frames) LT_TRY(lt_writer_finish_partial(j->writer, &j->made));
     return lti_fail(j->ctx, LT_ERR_CANCELLED, "stopped after %" PRId64 " of %" PRId64 " frames",
-                    j->frames, j->opt.num_frames - j->first);
+                    j->frames, j->before + j->opt.num_frames - j->first);
 }
 
 /* A session that was stopped before it drew anything has nothing to go on with. */
@@ -219,8 +243,12 @@ static lt_status save(lti_job *j, bool cancelled)
 lt_status lti_job_run(lti_job *j, lt_model *model)
 {
     if (!j->session) LT_TRY(lt_session_create(&j->session, model, &j->opt));
+    free(j->given); /* copied */
+    j->given = NULL;
+    j->opt.given = NULL;
     lti_interrupt_watch(j->interrupt, j->session);
-    lt_status s = pull(j, j->session);
+    lt_status s = j->set->video && !j->set->new_only ? lti_given_write(j) : LT_OK;
+    if (s == LT_OK) s = pull(j, j->session);
     lti_interrupt_watch(j->interrupt, NULL);
     lti_progress_clear(j->progress);
     lt_session_get_report(j->session, &j->report);
@@ -237,10 +265,11 @@ void lti_job_close(lti_job *j)
     if (j->writer) lti_interrupt_output(j->interrupt, NULL);
     lt_writer_destroy(&j->writer);
     free(j->image);
+    free(j->given);
     json_decref(j->params);
     json_decref(j->prompts);
     lt_session_destroy(&j->session);
     lti_cues_free(&j->cues);
-    j->image = NULL;
+    j->image = j->given = NULL;
     j->params = j->prompts = NULL;
 }

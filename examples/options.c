@@ -80,10 +80,10 @@ static lt_status set_size(lt_ctx *ctx, lti_size *out, const char *shown, const c
     return wrong(ctx, shown, text, "a size of 1..16384 such as 832x480");
 }
 
+/* The first `len` bytes of `text` are the word. */
 static lt_status set_choice(lt_ctx *ctx, const lti_option *o, int32_t *out, const char *shown,
-                            const char *text)
+                            const char *text, size_t len)
 {
-    const size_t len = strlen(text);
     int32_t i = 0;
     for (const char *p = o->arg; *p; i++) {
         const size_t n = strcspn(p, "|");
@@ -96,6 +96,15 @@ static lt_status set_choice(lt_ctx *ctx, const lti_option *o, int32_t *out, cons
     char why[160];
     snprintf(why, sizeof why, "one of %s", o->arg);
     return wrong(ctx, shown, text, why);
+}
+
+static lt_status set_word(lt_ctx *ctx, const lti_option *o, lti_word *out, const char *shown,
+                          const char *text)
+{
+    const size_t len = strcspn(text, ":");
+    LT_TRY(set_choice(ctx, o, &out->word, shown, text, len));
+    out->keys = text[len] ? text + len + 1 : NULL;
+    return LT_OK;
 }
 
 lt_status lti_option_set(lt_ctx *ctx, const lti_option *o, void *base, const char *shown,
@@ -129,7 +138,9 @@ lt_status lti_option_set(lt_ctx *ctx, const lti_option *o, void *base, const cha
     case LTI_SIZE:
         return set_size(ctx, field, shown, text);
     case LTI_CHOICE:
-        return set_choice(ctx, o, field, shown, text);
+        return set_choice(ctx, o, field, shown, text, strlen(text));
+    case LTI_WORD:
+        return set_word(ctx, o, field, shown, text);
     }
     return lti_fail(ctx, LT_ERR_ARG, "%s: unknown kind", shown);
 }

@@ -17,6 +17,7 @@ typedef enum lti_kind {
     LTI_SEED,   /* lti_seed */
     LTI_SIZE,   /* lti_size, "832x480" */
     LTI_CHOICE, /* int32_t: which of `arg`, "a|b|c" */
+    LTI_WORD,   /* lti_word: the same, and what stands behind a colon */
 } lti_kind;
 
 typedef struct lti_seed {
@@ -26,6 +27,11 @@ typedef struct lti_seed {
 typedef struct lti_size {
     int32_t width, height; /* 0 = not set */
 } lti_size;
+
+typedef struct lti_word {
+    int32_t word;
+    const char *keys; /* NULL = none */
+} lti_word;
 
 typedef struct lti_option {
     const char *name; /* "num-frames": --num-frames here, num_frames in a batch file */

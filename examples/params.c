@@ -53,6 +53,10 @@ json_t *lti_params_json(const lti_job *j)
         j->set->crf < 0 ? lt_codec_default_crf(codec) : j->set->crf);
     if (!p) return NULL;
     add_part(p, "image", j->set->image);
+    add_part(p, "video", j->set->video);
+    if (o->mode == LT_MODE_EXTEND)
+        json_object_set_new(
+            p, "mode", o->extend ? json_sprintf("extend:%s", o->extend) : json_string("extend"));
     add_part(p, "vae", j->model->vae);
     add_part(p, "text_encoder", j->model->text_encoder);
     add_part(p, "tokenizer", j->model->tokenizer);

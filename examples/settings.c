@@ -48,9 +48,16 @@ static const lti_option rows[] = {
      "same seed, same video (default: drawn and stated; in a batch\nmade from the item, the same "
      "in every run)"},
     {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0, "first frame, for models that take one"},
-    {"mode", LTI_CHOICE, LTI_RENDER | LTI_BATCH | LTI_SPEED, AT(mode), "clip|ar|extend", 0, 0,
-     "clip: all at once; ar: block after block, any length\n(default: the model's); not in this "
-     "build: extend"},
+    {"video", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(video), "FILE", 0, 0,
+     "go on with this video, in mode ar or extend: scaled to cover\nthe size, cropped, taken at "
+     "the "
+     "rate of --fps; --num-frames\nand --seconds count the new frames, of which there are 4k"},
+    {"new-only", LTI_FLAG, LTI_RENDER | LTI_ITEM, AT(new_only), NULL, 0, 0,
+     "with --video: leave its own frames out of the file"},
+    {"mode", LTI_WORD, VIDEO | LTI_SPEED, AT(mode), "clip|ar|extend", 0, 0,
+     "clip: all at once; ar: block after block, any length;\nextend[:naive][:key=value,...]: clips "
+     "that go on from each\nother, any length, keys segment (frames), overlap (latent\nframes), "
+     "head (encode|first|latent) (default: the model's)"},
     {"cache", LTI_TEXT, VIDEO | LTI_SPEED, AT(cache), "PRESET", 0, 0,
      "mode ar: what is kept, self-forcing|causvid|longlive|\nlonglive-infinity|infinity-rope|"
      "infinite-forcing\n[:key=value,...], keys block, window, sink, positions,\nsink-positions, "
@@ -128,7 +135,7 @@ lti_settings lti_settings_default(void)
 {
     return (lti_settings){.guidance_scale = -1,
                           .sampler = -1,
-                          .mode = -1,
+                          .mode = {.word = -1},
                           .crf = -1,
                           .attention = "dense",
                           .port = 8080,
@@ -162,9 +169,14 @@ static lt_status check_attention(lt_ctx *ctx, const char *text)
 
 lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
 {
-    if (s->mode == LTI_MODE_EXTEND)
-        return lti_fail(ctx, LT_ERR_UNSUPPORTED,
-                        "--mode extend: not in this build yet, only clip and ar");
+    if (s->mode.keys && s->mode.word != LTI_MODE_EXTEND)
+        return lti_fail(ctx, LT_ERR_ARG, "--mode: ':%.80s': only extend takes keys", s->mode.keys);
+    if (s->new_only && !s->video)
+        return lti_fail(ctx, LT_ERR_ARG, "--new-only: there is no --video to leave out");
+    if (s->video && s->mode.word == LTI_MODE_CLIP)
+        return lti_fail(ctx, LT_ERR_ARG, "--video: a clip continues nothing: --mode ar or extend");
+    if (s->video && s->image)
+        return lti_fail(ctx, LT_ERR_ARG, "--video and --image: one of the two begins the video");
     if (s->drift != LTI_DRIFT_OFF)
         return lti_fail(ctx, LT_ERR_UNSUPPORTED, "--drift: not in this build yet, only off");
     return check_attention(ctx, s->attention);

@@ -26,7 +26,9 @@ typedef struct lti_settings {
     /* the video; 0 or NULL = the model's default */
     const char *prompt, *negative_prompt, *image, *prompt_file, *attention, *cache;
     const char *save_session, *resume;
-    int32_t mode; /* -1 = the model's default */
+    lti_word mode; /* .word -1 = the model's default */
+    const char *video;
+    bool new_only; /* of a video that is continued */
     int32_t drift;
     lti_size size;
     double seconds;
