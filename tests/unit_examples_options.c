@@ -137,8 +137,12 @@ static void later_features_are_refused(void **state)
 {
     (void)state;
     lti_settings s;
-    assert_int_equal(PARSE(s, "x", "--mode", "extend"), LT_OK);
-    expect(lti_settings_check(ctx, &s), LT_ERR_UNSUPPORTED, "--mode extend");
+    assert_int_equal(PARSE(s, "x", "--mode", "extend:naive,segment=33"), LT_OK);
+    assert_int_equal(lti_settings_check(ctx, &s), LT_OK);
+    assert_int_equal(s.mode.word, LTI_MODE_EXTEND);
+    assert_string_equal(s.mode.keys, "naive,segment=33");
+    assert_int_equal(PARSE(s, "x", "--mode", "ar:window=3"), LT_OK);
+    expect(lti_settings_check(ctx, &s), LT_ERR_ARG, "only extend takes keys");
     assert_int_equal(PARSE(s, "x", "--attention", "sta:tile=4"), LT_OK);
     expect(lti_settings_check(ctx, &s), LT_ERR_UNSUPPORTED, "sta:tile=4");
     assert_int_equal(PARSE(s, "x", "--attention", "dnse"), LT_OK);
