@@ -568,7 +568,7 @@ bool lti_conn_wants_to_write(lti_conn *c)
         const bool waits = c->wait_key && s.newest_key <= c->next;
         wants = c->event < s.end_event || (c->next < s.end && !waits) || (s.ended && !c->sent_end);
     }
-    if (wants && !c->asked) c->asked = lti_now();
+    if (wants && c->asked <= 0) c->asked = lti_now();
     return wants;
 }
 
@@ -581,7 +581,7 @@ void lti_conn_tick(lti_conn *c)
         end(c, LTI_CLOSE_POLICY, "no message came");
     const bool watching = c->live && lti_live_get_phase(c->live) != LTI_LIVE_ENDED;
     if (!watching && now - c->heard > IDLE_S) end(c, LTI_CLOSE_IDLE, "nothing happened");
-    if (c->asked && now - c->asked > STALL_S * (c->reliable ? 30 : 1))
+    if (c->asked > 0 && now - c->asked > STALL_S * (c->reliable ? 30 : 1))
         end(c, LTI_CLOSE_SLOW, "too slow");
     if (c->drained && !watching) end(c, LTI_CLOSE_GOING, "the server is shutting down");
 }

@@ -276,8 +276,8 @@ void lti_live_alone(lti_live *l)
 static double lead_of(lti_live *l)
 {
     const double now = lti_now(), made = (double)l->made / l->options.fps;
-    if (!l->first_at) return 0;
-    if (!l->shown_at) l->shown_at = l->first_at;
+    if (l->first_at <= 0) return 0;
+    if (l->shown_at <= 0) l->shown_at = l->first_at;
     const double since = now - l->shown_at;
     const double lead = made - l->shown - (l->told && since > SILENT_S ? SILENT_S : since);
     if (lead < 0) {
@@ -294,9 +294,9 @@ static double due(lti_task *t, double *wait)
     const double lead = lead_of(l);
     double d = fmax(lead, 0);
     if (l->paused || (l->reliable && l->made - l->sent > 2 * (int64_t)l->options.fps)) {
-        d = NAN;
+        d = (double)NAN;
     } else if (!l->free_pace && lead > LEAD_S) {
-        d = NAN;
+        d = (double)NAN;
         *wait = lead - LEAD_S;
     }
     pthread_mutex_unlock(&l->lock);
@@ -426,7 +426,7 @@ static lt_status put_frame(lti_live *l, lt_ctx *ctx, const uint8_t *rgb, int64_t
     if (!lti_hub_push(l->hub, u)) return lti_fail(ctx, LT_ERR_MEM, "no memory for a frame");
     pthread_mutex_lock(&l->lock);
     l->made = frame + 1;
-    if (!l->first_at) {
+    if (l->first_at <= 0) {
         l->first_at = lti_now();
         lti_observe(l->srv->metrics, LTI_TIME_FIRST_FRAME, l->first_at - l->created);
     }
@@ -531,7 +531,7 @@ static lt_status step(lti_task *t, lt_ctx *ctx)
     for (int32_t i = 0; i < f.count; i++)
         LT_TRY(put_frame(l, ctx, f.rgb + (size_t)i * bytes, f.first + i, &f, turned && i == 0));
     if (turned) {
-        if (l->given.at) lti_observe(l->srv->metrics, LTI_TIME_SWITCH, lti_now() - l->given.at);
+        if (l->given.at > 0) lti_observe(l->srv->metrics, LTI_TIME_SWITCH, lti_now() - l->given.at);
         clear_order(&l->given);
         l->prompt = f.prompt;
     }
@@ -580,7 +580,7 @@ static void close_live(lti_task *t, lt_status why, const char *message)
     lti_live_encoder_close(&l->enc);
     free(l->before);
     l->before = NULL;
-    if (stopped_at) lti_observe(l->srv->metrics, LTI_TIME_CANCEL, lti_now() - stopped_at);
+    if (stopped_at > 0) lti_observe(l->srv->metrics, LTI_TIME_CANCEL, lti_now() - stopped_at);
     const prompt_order *const lost[] = {&l->given, &pending};
     for (size_t i = 0; i < LT_COUNT(lost); i++)
         if (lost[i]->text)

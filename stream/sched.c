@@ -197,10 +197,10 @@ static lti_task *find_stopped(const lti_sched *s)
 static lti_task *choose(lti_sched *s, double *wait)
 {
     lti_task *best = NULL, *job = NULL;
-    double least = INFINITY;
-    *wait = INFINITY;
+    double least = (double)INFINITY;
+    *wait = (double)INFINITY;
     for (lti_task *t = s->active; t; t = t->next) {
-        double w = INFINITY;
+        double w = (double)INFINITY;
         const double due = t->ops->due(t, &w);
         if (isnan(due))
             *wait = fmin(*wait, w);

@@ -67,11 +67,11 @@ static void look_after_lives(lt_server *srv, double now)
         lti_live *l = *p;
         lti_live_net *n = lti_live_get_net(l);
         const bool ended = lti_live_get_phase(l) == LTI_LIVE_ENDED;
-        if (ended && !n->ended) n->ended = now;
-        if (!ended && !n->owner && n->owner_left && now - n->owner_left > srv->o.resume_seconds)
+        if (ended && n->ended <= 0) n->ended = now;
+        if (!ended && !n->owner && n->owner_left > 0 && now - n->owner_left > srv->o.resume_seconds)
             lti_live_stop(l, "owner_gone");
         if (!ended && srv->draining && now > srv->drain_until) lti_live_stop(l, "server_stopped");
-        if (n->ended && now - n->ended > srv->o.keep_seconds && !n->owner) {
+        if (n->ended > 0 && now - n->ended > srv->o.keep_seconds && !n->owner) {
             *p = n->sibling;
             lti_live_release(l);
         } else
@@ -247,7 +247,7 @@ static bool finished(lt_server *srv)
     if (stops && !srv->draining) start_draining(srv);
     if (stops > 1 || atomic_load(&srv->ready) < 0) return true;
     if (!srv->draining || !all_ended(srv)) return false;
-    if (!srv->ended_at) srv->ended_at = lti_now();
+    if (srv->ended_at <= 0) srv->ended_at = lti_now();
     return !srv->ws_list || lti_now() - srv->ended_at > 2; /* the last messages are on their way */
 }
 

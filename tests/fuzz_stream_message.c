@@ -62,13 +62,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lti_conn *c = lti_conn_create(&srv, false);
     if (!c) return 0;
     char watch[256];
-    const int n =
-        snprintf(watch, sizeof watch,
-                 "{\"type\":\"watch\",\"session_id\":\"%s\",\"key\":\"%s\",\"wire\":\"%s\"}",
-                 lti_live_id(live), lti_live_key(live),
-                 size % 3 == 0   ? "annexb"
-                 : size % 3 == 1 ? "fmp4"
-                                 : "jpeg");
+    int n = snprintf(watch, sizeof watch,
+                     "{\"type\":\"watch\",\"session_id\":\"%s\",\"key\":\"%s\",\"wire\":\"%s\"}",
+                     lti_live_id(live), lti_live_key(live),
+                     size % 3 == 0   ? "annexb"
+                     : size % 3 == 1 ? "fmp4"
+                                     : "jpeg");
     srv.lives = live;
     if (size % 5 == 1) { /* as its owner */
         n = snprintf(watch, sizeof watch,

@@ -356,6 +356,11 @@ function reset() {
     firstPicture: 0, made: 0, shown: 0, drawn: 0, prompts: [], pendingPrompt: null, finished: false, init: null, seeking: null });
   for (const p of Object.values(plots)) p.clear();
   $("n-stalls").textContent = $("n-dropped").textContent = "0";
+  for (const n of ["fps", "block", "lead", "density", "cache", "frames"]) $("n-" + n).textContent = "–";
+  $("save").hidden = $("share").hidden = true;
+  $("seek").max = $("seek").value = 0;
+  $("time").textContent = "0:00 / 0:00";
+  $("marks").replaceChildren();
   $("stage").dataset.state = "idle";
   for (const e of document.querySelectorAll("[aria-invalid]")) e.removeAttribute("aria-invalid");
   setPlay(false);
