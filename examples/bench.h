@@ -6,5 +6,21 @@
 
 LT_MUST_USE lt_status lti_bench_speed(lt_ctx *ctx, const lti_settings *set,
                                       lti_interrupt *interrupt); /* bench_speed.c */
+/* bench_attention.c */
+LT_MUST_USE lt_status lti_bench_attention(lt_ctx *ctx, const lti_settings *set);
+
+/* bench_quality.c, bench_html.c */
+LT_MUST_USE lt_status lti_bench_quality(lt_ctx *ctx, const lti_settings *set,
+                                        lti_interrupt *interrupt);
+/* `all`: what the JSON file holds; strips: beside it, [clips of the first prompt and seed], by method, PNG. */
+LT_MUST_USE lt_status lti_quality_page(lt_ctx *ctx, const char *path, const json_t *all,
+                                       const char *dir);
+
+/* bench_metrics.c: PSNR of the mean squared error of all numbers; SSIM (11 x 11 Gaussian, each channel) meaned over frames and channels,
+ * false when a side is under 11; flicker: mean distance of a number from the mean of the frames before and after, in levels of 255. */
+enum { LTI_PSNR_SAME = 100 };
+double lti_psnr(const uint8_t *a, const uint8_t *b, size_t n);
+bool lti_ssim(double *out, const uint8_t *a, const uint8_t *b, int frames, int h, int w);
+double lti_flicker(const uint8_t *v, int frames, size_t frame_bytes);
 
 #endif

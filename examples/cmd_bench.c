@@ -4,21 +4,26 @@
 #include <string.h>
 
 static const char usage[] =
-    "bench speed [options]\n\n"
-    "Seconds, GFLOP/s and share of this machine's peak (measured in the same run) of reading a\n"
-    "prompt, one pass of the transformer, and decoding; and the memory they took. With\n"
-    "--transformer or --vae and no --model, of these networks alone.";
+    "bench speed|attention|quality [options]\n\n"
+    "speed: seconds, GFLOP/s and share of this machine's peak (measured in the same run) of "
+    "reading\n"
+    "a prompt, one pass of the transformer, and decoding; and the memory they took. With\n"
+    "--transformer or --vae and no --model, of these networks alone.\n"
+    "attention: one call at --size and --num-frames (default 832x480, 81 frames), every method\n"
+    "beside dense: density, seconds, planning, how many times faster, recall, error.\n"
+    "quality: whole clips with every method beside dense: PSNR, SSIM, flicker, speed; a page with\n"
+    "plots and frames in --out-dir.";
 
 static lt_status bench(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos,
                        lti_interrupt *interrupt)
 {
-    if (pos->count != 1) return lti_fail(ctx, LT_ERR_ARG, "bench: what is missing: speed");
+    if (pos->count != 1)
+        return lti_fail(ctx, LT_ERR_ARG, "bench: what is missing: speed, attention or quality");
     if (!strcmp(pos->text[0], "speed")) return lti_bench_speed(ctx, set, interrupt);
-    static const char *const later[] = {"attention", "quality", "drift"};
-    for (size_t i = 0; i < LT_COUNT(later); i++)
-        if (!strcmp(pos->text[0], later[i]))
-            return lti_fail(ctx, LT_ERR_UNSUPPORTED, "bench %s: not in this build yet, only speed",
-                            later[i]);
+    if (!strcmp(pos->text[0], "attention")) return lti_bench_attention(ctx, set);
+    if (!strcmp(pos->text[0], "quality")) return lti_bench_quality(ctx, set, interrupt);
+    if (!strcmp(pos->text[0], "drift"))
+        return lti_fail(ctx, LT_ERR_UNSUPPORTED, "bench drift: not in this build yet");
     return lti_fail(ctx, LT_ERR_ARG,
                     "bench: '%.80s' is not one of speed, attention, quality, drift", pos->text[0]);
 }

@@ -17,8 +17,8 @@ static const lti_option rows[] = {
     {"transformer", LTI_TEXT, LTI_SPEED, AT(transformer), "PATH", 0, 0,
      "this network alone: a file or an index of shards"},
     {"output", LTI_TEXT, LTI_RENDER, AT(output), "FILE.mp4", 0, 0, "the video (-o for short)"},
-    {"out-dir", LTI_TEXT, LTI_BATCH, AT(out_dir), "DIR", 0, 0,
-     "where the videos and manifest.jsonl go"},
+    {"out-dir", LTI_TEXT, LTI_BATCH | LTI_SPEED, AT(out_dir), "DIR", 0, 0,
+     "batch: where the videos and manifest.jsonl go; bench quality:\nthe page and its pictures"},
     {"prompt", LTI_TEXT, LTI_ITEM, AT(prompt), "TEXT", 0, 0, "what to show"},
     {"name", LTI_TEXT, LTI_ITEM, AT(name), "NAME", 0, 0, "of the file, without .mp4"},
     {"model", LTI_TEXT, MACHINE, AT(model), "PATH", 0, 0,
@@ -93,6 +93,13 @@ static const lti_option rows[] = {
     {"isa", LTI_CHOICE, MACHINE, AT(isa), isas, 0, 0, "highest instruction set to use"},
     {"json", LTI_FLAG, LTI_INSPECT, AT(json), NULL, 0, 0, "machine-readable"},
     {"json", LTI_TEXT, LTI_SPEED, AT(json_file), "FILE", 0, 0, "write the figures there too"},
+    {"csv", LTI_TEXT, LTI_SPEED, AT(csv), "FILE", 0, 0, "attention, quality: the table there too"},
+    {"methods", LTI_TEXT, LTI_SPEED, AT(methods), "LIST", 0, 0,
+     "attention, quality: texts of --attention with spaces between"},
+    {"heads", LTI_INT, LTI_SPEED, AT(heads), "N", 1, 128,
+     "attention: heads of size 128 (default 1)"},
+    {"seeds", LTI_INT, LTI_SPEED, AT(seeds), "N", 1, 64,
+     "quality: of each of three prompts (default 2)"},
     {"repeat", LTI_INT, LTI_SPEED, AT(repeat), "N", 1, 100,
      "measure N times, state the median (default 3)"},
     {"host", LTI_TEXT, LTI_SERVE, AT(host), "ADDRESS", 0, 0,
@@ -139,7 +146,9 @@ lti_settings lti_settings_default(void)
                           .crf = -1,
                           .attention = "dense",
                           .port = 8080,
-                          .repeat = 3};
+                          .repeat = 3,
+                          .heads = 1,
+                          .seeds = 2};
 }
 
 lti_table lti_settings_table(uint32_t command)

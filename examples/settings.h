@@ -41,7 +41,8 @@ typedef struct lti_settings {
     const char *output, *out_dir, *name, *frames_dir, *report, *json_file;
     int32_t codec, crf;
     bool overwrite, quiet, help, json;
-    int32_t repeat;
+    int32_t repeat, heads, seeds;
+    const char *methods, *csv;
     /* the server; 0 or NULL = its default */
     const char *host, *token_file, *origins, *tls_cert, *tls_key;
     int32_t port, max_sessions, max_queue, max_connections, history,
