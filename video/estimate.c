@@ -163,6 +163,7 @@ void lti_estimate(lt_estimate *out, const lti_config *c, lt_dtype dtype,
     uint64_t peak = max_of(out->text, max_of(denoise, out->vae + out->latent / 7));
     if (s.ar || s.extend) /* decoded while it is drawn */
         peak = max_of(out->text, denoise + out->vae);
+    if (s.ar) peak = denoise + out->vae + out->text; /* another prompt is encoded meanwhile */
     const bool again = s.extend && (o->image || o->given_frames || s.all_frames > s.frames);
     if (o->image || o->given_frames ||
         again) { /* encoded in f32, with a state of the decoder's order */
@@ -196,6 +197,16 @@ lt_status lti_estimate_fit(lt_estimate *out, lt_ctx *ctx, const lti_config *c, l
     out->cfg_batch = batch;
     out->available = available;
     if (out->total_peak <= limit) return LT_OK;
+    lt_cache_policy p;
+    if (o->mode == LT_MODE_AR && lti_session_policy(&p, ctx, &c->info, o) >= 0)
+        return lti_fail(ctx, LT_ERR_MEM,
+                        "blocks of %d latent frames of %dx%d that see %d need %.2f GiB (weights "
+                        "%.2f, activations %.2f, latents %.2f, VAE %.2f, cache of %d frames %.2f), "
+                        "%.2f GiB are %s; a smaller window (cache PRESET:window=N) or size needs "
+                        "less, a shorter video does not",
+                        p.block, o->width, o->height, p.window, gib(out->total_peak),
+                        gib(out->weights), gib(out->activation), gib(out->latent), gib(out->vae),
+                        p.window, gib(out->cache), gib(limit), o->memory_limit ? "allowed" : "free");
     return lti_fail(ctx, LT_ERR_MEM,
                     "%d frames of %dx%d need %.2f GiB (weights %.2f, activations %.2f, latents "
                     "%.2f, VAE %.2f, cache %.2f), "

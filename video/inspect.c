@@ -1,5 +1,6 @@
 /* inspect.c: what `longtake inspect` prints: everything that can be told about a model from its headers, complete or not. */
 #include "video/config.h"
+#include "video/rollout.h"
 #include "video/tokenizer.h"
 
 #include <stdio.h>
@@ -145,13 +146,31 @@ static json_t *vae_json(const lt_vae_config *c)
                      "latents_std", std);
 }
 
-static json_t *defaults_json(const lt_model_info *m)
+/* What mode ar takes at the default size, in bf16. */
+static json_t *blocks_json(const lti_config *c)
 {
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s}", "width", m->default_width,
-                     "height", m->default_height, "num_frames", m->default_frames, "fps",
-                     m->default_fps, "num_inference_steps", m->default_steps, "guidance_scale",
-                     m->default_guidance, "flow_shift", m->default_shift, "solver",
-                     lt_solver_name(m->default_solver), "negative_prompt", m->default_negative);
+    const lt_model_info *m = &c->info;
+    lt_cache_policy p;
+    if (m->spatial_scale < 1 || lt_cache_policy_parse(&p, NULL, m->default_cache) < 0)
+        return json_null();
+    const uint64_t bytes =
+        lti_rollout_cache_bytes(&c->dit, LT_BF16, &p, m->default_height / m->spatial_scale,
+                                m->default_width / m->spatial_scale, m->default_guidance > 1);
+    return json_pack("{s:s, s:i, s:i, s:i, s:I}", "cache",
+                     *m->default_cache ? m->default_cache : "self-forcing", "block_frames", p.block,
+                     "window_frames", p.window, "sink_frames", p.sink, "cache_bytes",
+                     (json_int_t)bytes);
+}
+
+static json_t *defaults_json(const lti_config *c)
+{
+    const lt_model_info *m = &c->info;
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:o}", "mode",
+                     m->causal ? "ar" : "clip", "width", m->default_width, "height",
+                     m->default_height, "num_frames", m->default_frames, "fps", m->default_fps,
+                     "num_inference_steps", m->default_steps, "guidance_scale", m->default_guidance,
+                     "flow_shift", m->default_shift, "solver", lt_solver_name(m->default_solver),
+                     "negative_prompt", m->default_negative, "ar", blocks_json(c));
 }
 
 /* Part by part first, so that what is wrong with one does not hide the others; then the whole. */
@@ -197,7 +216,7 @@ static void add_config(inspection *in)
     if (in->read[LTI_PART_DIT]) set(config, "dit", dit_json(&c->dit));
     if (in->read[LTI_PART_TEXT]) set(config, "text_encoder", text_json(&c->text));
     if (in->read[LTI_PART_VAE]) set(config, "vae", vae_json(&c->vae));
-    if (c->info.family[0] && in->f->dit) set(config, "defaults", defaults_json(&c->info));
+    if (c->info.family[0] && in->f->dit) set(config, "defaults", defaults_json(c));
 }
 
 static void add_tokenizer(inspection *in)
