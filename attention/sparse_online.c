@@ -175,7 +175,7 @@ lt_status lti_choose(lt_sparse *s, lti_scene *sc, const lt_sparse_call *c)
 {
     lti_layer *l = &s->layer[c->layer * s->o.samples + c->sample];
     const uint64_t seen = s->built;
-    float now[LTI_SKETCH];
+    float now[LTI_SKETCH] = {0};
     LT_TRY(means(s, sc, c));
     if (s->o.spec.drift > 0) LT_TRY(sketch_means(s, sc, now));
     sc->chosen = l->chosen;
