@@ -161,7 +161,7 @@ typedef struct zip {
 static void put(uint8_t *to, size_t *len, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        to[(*len)++] = (uint8_t)(v >> (8 * i));
+        to[(*len)++] = (uint8_t)(i < 8 ? v >> (8 * i) : 0);
 }
 
 static void put_bytes(uint8_t *to, size_t *len, const void *p, size_t n)
