@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A picture that has waited so long is old: the viewer goes on with the newest key frame. */
+/* A viewer for whom so much is waiting, and for so long, goes on with the newest key frame. */
 #define LAG_S 1.0
 /* A viewer whose socket took nothing for so long is let go. */
 #define STALL_S 10.0
@@ -104,6 +104,8 @@ static void answer(lti_conn *c, json_t *message)
 static void refuse(lti_conn *c, const char *code, const char *message, const char *param,
                    bool retryable)
 {
+    /* it may end within a character of the client's */
+    if (!lti_text_valid(message, strlen(message))) message = "the request is not valid";
     answer(c, json_pack("{s:s, s:s, s:s, s:s*, s:b, s:b}", "type", "error", "code", code, "message",
                         message, "param", param && *param ? param : NULL, "retryable", retryable,
                         "fatal", 0));
@@ -452,7 +454,9 @@ static bool in_time(lti_conn *c, const lti_unit *u, const lti_hub_state *s)
         return ahead <= SEEK_AHEAD_S;
     }
     if (c->catching_up || c->reliable) return true;
-    if (c->wait_key || now - u->born > LAG_S) {
+    /* both: after a pause of the whole machine everything is old and little is waiting */
+    const bool behind = now - u->born > LAG_S && (double)(s->end - c->next) > LAG_S * k->fps;
+    if (c->wait_key || behind) {
         if (s->newest_key > c->next) {
             skip_to(c, s->newest_key);
         } else if (!u->key && !s->ended) {

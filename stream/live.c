@@ -527,6 +527,11 @@ static lt_status step(lti_task *t, lt_ctx *ctx)
     if (f.first == 0 || f.block != l->block)
         lti_observe(l->srv->metrics, LTI_TIME_BLOCK, f.block_seconds);
     l->block = f.block;
+    if (f.first == 0) {
+        lt_session_report r;
+        lt_session_get_report(l->session, &r);
+        lti_observe(l->srv->metrics, LTI_TIME_TEXT, r.text_seconds);
+    }
     const size_t bytes = (size_t)f.width * (size_t)f.height * 3;
     for (int32_t i = 0; i < f.count; i++)
         LT_TRY(put_frame(l, ctx, f.rgb + (size_t)i * bytes, f.first + i, &f, turned && i == 0));
@@ -544,6 +549,7 @@ static lt_status step(lti_task *t, lt_ctx *ctx)
 static void say_end(lti_live *l, lt_status why, const char *message, int64_t frames,
                     const char *reason)
 {
+    if (!lti_text_valid(message, strlen(message))) message = "";
     if (why < 0 && why != LT_ERR_CANCELLED) {
         lti_count(l->srv->metrics, LTI_COUNT_SESSIONS_FAILED, 1);
         lti_say(l->srv, LT_LOG_ERROR, "session_failed", "{s:s, s:s, s:s}", "session_id", l->id,
@@ -552,6 +558,8 @@ static void say_end(lti_live *l, lt_status why, const char *message, int64_t fra
                          why == LT_ERR_MEM ? "out_of_memory" : "generation_failed", "message",
                          message, "retryable", why == LT_ERR_MEM, "fatal", true));
     }
+    if (why == LT_END) lti_count(l->srv->metrics, LTI_COUNT_SESSIONS_COMPLETE, 1);
+    if (why == LT_ERR_CANCELLED) lti_count(l->srv->metrics, LTI_COUNT_SESSIONS_STOPPED, 1);
     say(l, json_pack("{s:s, s:I, s:s}", "type", "done", "frames", (json_int_t)frames, "reason",
                      reason));
     lti_say(l->srv, LT_LOG_INFO, "session_ended", "{s:s, s:I, s:s, s:f}", "session_id", l->id,

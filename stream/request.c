@@ -188,8 +188,10 @@ static lt_status set_word(lt_ctx *ctx, const field *f, lti_video_request *r, con
             r->mode = LT_MODE_CLIP;
         else if (text && !strcmp(text, "ar"))
             r->mode = LT_MODE_AR;
+        else if (text && !strcmp(text, "extend"))
+            r->mode = LT_MODE_EXTEND;
         else
-            return wrong(ctx, f, "clip or ar");
+            return wrong(ctx, f, "clip, ar or extend");
         return LT_OK;
     }
     lt_solver solver;
@@ -345,14 +347,17 @@ json_t *lti_video_request_echo(const lt_session_options *o, const lt_model_info 
     char size[32], seed[24];
     snprintf(size, sizeof size, "%dx%d", o->width, o->height);
     snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
-    const bool ar = o->mode == LT_MODE_AR;
-    json_t *p = json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:i, s:f, s:f, s:s, s:s, s:s}", "prompt", o->prompt,
-        "negative_prompt", o->negative_prompt ? o->negative_prompt : "", "family", info->family,
-        "size", size, "num_frames", o->num_frames, "fps", o->fps, "seconds",
-        (double)o->num_frames / o->fps, "num_inference_steps", o->num_inference_steps,
-        "guidance_scale", o->guidance_scale, "flow_shift", o->flow_shift, "sampler",
-        lt_solver_name(o->solver), "seed", seed, "mode", ar ? "ar" : "clip");
+    const bool ar = o->mode == LT_MODE_AR, extend = o->mode == LT_MODE_EXTEND;
+    json_t *p =
+        json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:i, s:f, s:f, s:s, s:s, s:s}", "prompt",
+                  o->prompt, "negative_prompt", o->negative_prompt ? o->negative_prompt : "",
+                  "family", info->family, "size", size, "num_frames", o->num_frames, "fps", o->fps,
+                  "seconds", (double)o->num_frames / o->fps, "num_inference_steps",
+                  o->num_inference_steps, "guidance_scale", o->guidance_scale, "flow_shift",
+                  o->flow_shift, "sampler", lt_solver_name(o->solver), "seed", seed, "mode",
+                  ar       ? "ar"
+                  : extend ? "extend"
+                           : "clip");
     if (p && ar && o->cache) json_object_set_new(p, "cache", json_string(o->cache));
     return p;
 }

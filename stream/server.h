@@ -331,6 +331,8 @@ lti_live_net *lti_live_get_net(lti_live *l);
     X(BYTES_SENT, "bytes_sent_total", "Bytes of media written to viewers")                      \
     X(DEADLINES_MISSED, "deadline_missed_total", "Groups of frames that came after their time") \
     X(SESSIONS, "sessions_total", "Live sessions accepted")                                     \
+    X(SESSIONS_COMPLETE, "sessions_complete_total", "Live sessions drawn to their end")         \
+    X(SESSIONS_STOPPED, "sessions_stopped_total", "Live sessions stopped before their end")     \
     X(SESSIONS_FAILED, "sessions_failed_total", "Live sessions that ended in an error")         \
     X(REFUSED, "refused_total", "Requests refused because the queue was full")                  \
     X(HTTP, "http_requests_total", "HTTP requests answered")                                    \
@@ -346,6 +348,7 @@ typedef enum lti_counter {
 #define LTI_HISTOGRAM_MAP(X)                                                               \
     X(FIRST_FRAME, "time_to_first_frame_seconds", "From start to the first frame encoded") \
     X(QUEUE_WAIT, "queue_wait_seconds", "From request to the device")                      \
+    X(TEXT, "text_encode_seconds", "Reading of a session's first prompt")                  \
     X(BLOCK, "block_seconds", "Drawing of a block")                                        \
     X(DECODE, "vae_decode_seconds", "Decoding of a group of frames")                       \
     X(ENCODE, "encode_frame_seconds", "Encoding of a frame")                               \

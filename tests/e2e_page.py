@@ -95,6 +95,8 @@ async def main():
                 await plays(page, kind)
                 await shot(page, kind + "-phone-dark")
                 check(await page.run("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than a phone")
+                shown = await page.run("longtake.ws.close(), longtake.drawn")
+                check(await page.until("longtake.ws && longtake.ws.readyState === 1 && longtake.drawn > %d" % (shown + 24)), kind + ": it comes back by itself")
                 await page.run("document.getElementById('stop').click()")
                 check(await page.until("!longtake.running"), kind + ": stop")
                 check(not page.errors, "no errors: %r" % page.errors)

@@ -2,10 +2,13 @@
 """longtake serve from outside: live video over the websocket, viewers, controls, limits, the end. Clients: Python's websockets and
 http.client, and ffprobe and ffmpeg where they are."""
 import asyncio
+import http.client
 import json
 import os
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 
@@ -246,7 +249,7 @@ def raw(server, data, seconds=20):
         return got
 
 
-def http(server):
+def requests(server):
     status, headers, body = server.request("GET", "/", headers={"X-Request-Id": "abc-1"})
     check(status == 200 and b"<title>Longtake" in body and headers["x-request-id"] == "abc-1" and "default-src 'none'" in headers["content-security-policy"], "page")
     for name in ("/app.js", "/player.js", "/plots.js", "/style.css", "/icon.svg"):
@@ -298,7 +301,7 @@ async def main():
         await controls(server)
         await slow_and_reliable(server)
         await refusals(server)
-        http(server)
+        requests(server)
         leaks(server)
         # two at once, one waits and is told, the fourth is refused
         async with Client(server) as a, Client(server) as b, Client(server) as c, Client(server) as d:
@@ -368,9 +371,27 @@ async def with_tokens():
         server.stop(signal.SIGKILL)
 
 
+def tls():
+    if not shutil.which("openssl"):
+        return
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout", path("key.pem"),
+                    "-out", path("cert.pem")], check=True, stderr=subprocess.DEVNULL)
+    server = Server("--tls-cert", "cert.pem", "--tls-key", "key.pem")
+    try:
+        check(server.url.startswith("https://"), "TLS: %r" % server.url)
+        c = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=60, context=ssl._create_unverified_context())
+        c.request("GET", "/healthz")
+        check(c.getresponse().status == 200, "TLS answers")
+        c.close()
+        check(server.stop() == 0, "TLS: ends well")
+    finally:
+        server.stop(signal.SIGKILL)
+
+
 refused(longtake("serve", "--host", "0.0.0.0", "--model", e2e.MODEL), 2, "token file", "other machines without tokens")
 refused(longtake("serve", "--model", path("none")), 1, "none", "no model")
 refused(longtake("serve", "--model", e2e.MODEL, "--tls-cert", "x"), 2, "TLS", "half of TLS")
 asyncio.run(main())
 asyncio.run(with_tokens())
+tls()
 e2e.finish()
