@@ -93,7 +93,8 @@ before = sorted(os.listdir(e2e.WORK))
 for args, text in ((("--size", "63x64"), "63"), (("--size", "640x"), "640x"), (("--num-frames", "10"), "10"),
                    (("--seed", "-1"), "--seed: '-1'"), (("--sede", "1"), "--seed"), (("--guidance-scale", "nan"), "nan"),
                    (("--fps", "0"), "--fps"), (("--codec", "h265"), "h265"), (("--crf", "99"), "99"),
-                   (("--attention", "dnse"), "dnse"), (("second",), "second")):
+                   (("--attention", "dnse"), "dnse"), (("--attention", "topk:keep=2"), "keep=2"),
+                   (("second",), "second")):
     refused(render("x.mp4", *args), 2, text, " ".join(args))
 refused(longtake("render", "-o", "x.mp4"), 2, "prompt is missing", "no prompt")
 refused(longtake("render", PROMPT), 2, "-o", "no output")
@@ -101,7 +102,7 @@ refused(longtake("render", "", "-o", "x.mp4", "--model", MODEL), 2, "prompt", "e
 refused(longtake("rendr"), 2, "rendr", "unknown command")
 refused(render("x.avi"), 2, ".mp4", "another container")
 # What this build cannot do, and bad places: status 1.
-for args, text in ((("--mode", "extend"), "--mode extend"), (("--attention", "sta"), "sta"), (("--device", "cuda"), "cuda"),
+for args, text in ((("--mode", "extend"), "--mode extend"), (("--device", "cuda"), "cuda"),
                    (("--drift", "watch"), "--drift"), (("--prompt-file", "p"), "--prompt-file"),
                    (("--size", "16384x16384", "--num-frames", "81"), "GiB")):
     refused(render("x.mp4", *args), 1, text, " ".join(args))

@@ -144,7 +144,9 @@ static void later_features_are_refused(void **state)
     assert_int_equal(PARSE(s, "x", "--mode", "ar:window=3"), LT_OK);
     expect(lti_settings_check(ctx, &s), LT_ERR_ARG, "only extend takes keys");
     assert_int_equal(PARSE(s, "x", "--attention", "sta:tile=4"), LT_OK);
-    expect(lti_settings_check(ctx, &s), LT_ERR_UNSUPPORTED, "sta:tile=4");
+    expect(lti_settings_check(ctx, &s), LT_ERR_ARG, "--attention: attention: \"tile=4\"");
+    assert_int_equal(PARSE(s, "x", "--attention", "topk:keep=0.2,warmup=0.25"), LT_OK);
+    assert_int_equal(lti_settings_check(ctx, &s), LT_OK);
     assert_int_equal(PARSE(s, "x", "--attention", "dnse"), LT_OK);
     expect(lti_settings_check(ctx, &s), LT_ERR_ARG, "dnse");
     assert_int_equal(PARSE(s, "x", "--drift", "watch"), LT_OK);
