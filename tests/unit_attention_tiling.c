@@ -182,8 +182,8 @@ static int64_t pairs(lt_grid g, lt_sparse_spec spec, int32_t rows, lti_list_fn *
 /* Every number as in the published code, counted there over all pairs of tokens. */
 static void bands_have_the_known_counts(void **state)
 {
-    static const lt_grid wan = {21, 30, 52}, hd = {21, 45, 80}, s9 = {9, 8, 8}, s21 = {21, 4, 6};
-    static const struct {
+    const lt_grid wan = {21, 30, 52}, hd = {21, 45, 80}, s9 = {9, 8, 8}, s21 = {21, 4, 6};
+    const struct {
         lt_grid g;
         double decay;
         int32_t base;
@@ -194,7 +194,7 @@ static void bands_have_the_known_counts(void **state)
                   {hd, 0.2, 128, true, 1402412592},  {hd, 0.95, 128, true, 2131423680},
                   {s9, 1, 8, true, 250744},          {s9, 0.25, 8, true, 180856},
                   {s9, 0.25, 8, false, 159296},      {s21, 0.25, 8, true, 108240}};
-    static const struct {
+    const struct {
         lt_grid g;
         double density;
         int32_t base, width;
