@@ -1,0 +1,64 @@
+"""Sparse attention from outside: renders, their report and metadata, the two benchmarks."""
+import csv
+import json
+import os
+
+import e2e
+from e2e import check, longtake, path, render
+
+e2e.make_model()
+
+# Renders with every method; the text comes back from the file, densities from the report.
+for name, text in enumerate(("sta:window=3x1x1,tile=1x2x2", "svg:density=0.2,layers=0", "radial:layers=0,base=2",
+                             "topk:keep=0.3,tile=1x2x2", "topk:p=0.5,centroid,tile=1x2x2,warmup=0")):
+    video, report = "%d.mp4" % name, "%d.json" % name
+    r = render(video, "--attention", text, "--seed", "1", "--report", report)
+    check(r.returncode == 0, "%s: %s" % (text, r.stderr))
+    if r.returncode:
+        continue
+    with open(path(report)) as f:
+        j = json.load(f)
+    check(j["parameters"]["attention"] == text, "%s: the report says %r" % (text, j["parameters"]["attention"]))
+    check(0 < j["sparse_density"] < 1 and j["sparse_density"] <= j["attention_density"] < 1 and j["planning_seconds"] > 0,
+          "%s: density %r, of sparse passes %r" % (text, j["attention_density"], j["sparse_density"]))
+    r = longtake("inspect", video, "--json")
+    check(json.loads(r.stdout)["metadata"]["attention"] == text, "%s: metadata" % text)
+
+# The same video again, and another one than dense.
+check(render("again.mp4", "--attention", "topk:keep=0.3,tile=1x2x2", "--seed", "1", "--threads", "1").returncode == 0, "again")
+with open(path("3.mp4"), "rb") as a, open(path("again.mp4"), "rb") as b:
+    check(a.read() == b.read(), "the same bytes with one thread")
+
+# One call with every method: figures that must be there, in JSON and CSV.
+r = longtake("bench", "attention", "--size", "64x64", "--num-frames", "17", "--heads", "2", "--repeat", "2", "--json", "a.json",
+             "--csv", "a.csv", "--methods", "sta:window=1x1x1,tile=1x2x2 topk:keep=1,tile=1x2x2 topk:keep=0.2,centroid radial")
+check(r.returncode == 0, "bench attention: " + r.stderr)
+with open(path("a.json")) as f:
+    rows = json.load(f)["methods"]
+check(len(rows) == 4 and all(m["speedup"] > 0 and m["seconds"] > 0 for m in rows), "bench attention: figures")
+full = rows[1]
+check(full["density"] == 1 and abs(full["recall"] - 1) < 1e-4 and full["output_error"] < 1e-2, "a full plan: %r" % full)
+check(rows[0]["density"] == 1 / 20 and rows[0]["recall"] < 1 and rows[2]["recall"] > rows[2]["density"], "recall")
+with open(path("a.csv"), newline="") as f:
+    table = list(csv.reader(f))
+check(len(table) == 5 and all(len(t) == len(table[0]) for t in table) and table[2][0] == "topk:keep=1,tile=1x2x2", "CSV")
+
+# Whole clips: a page that needs nothing else.
+r = longtake("bench", "quality", "--model", e2e.MODEL, "--seeds", "1", "--num-inference-steps", "2", "--out-dir", "page",
+             "--json", "q.json", "--csv", "q.csv", "--methods", "topk:keep=0.2,tile=1x2x2,warmup=0", "--size", "64x64")
+check(r.returncode == 0, "bench quality: " + r.stderr)
+with open(path("q.json")) as f:
+    rows = json.load(f)["methods"]
+check(len(rows) == 2 and rows[0]["psnr_db"]["mean"] > 45 and rows[0]["ssim"]["mean"] > 0.99, "noise floor: %r" % rows[:1])
+check(rows[1]["sparse_density"]["mean"] < 0.5 and rows[1]["psnr_db"]["mean"] < rows[0]["psnr_db"]["mean"], "a method: %r" % rows[1:])
+with open(path("page/quality.html")) as f:
+    page = f.read()
+check(page.count("data:image/png;base64,") == 3 and page.count("<svg") == 2 and "http" not in page and page.endswith("</html>\n"),
+      "the page is whole and asks nobody")
+check(sorted(os.listdir(path("page"))) == ["quality.html", "strip00.png", "strip01.png", "strip02.png"], "files of the page")
+
+for args, text in ((("bench", "attention", "--size", "60x64"), "multiples of 16"),
+                   (("bench", "attention", "--methods", "top"), "'top'"), (("bench", "quality", "--methods", "svg:x=1"), "x=1"),
+                   (("bench", "quantity"), "quantity")):
+    e2e.refused(longtake(*args), 2, text, " ".join(args))
+e2e.finish()
