@@ -405,6 +405,8 @@ static void heads_unknown(void **state)
     write_diffusers(&c, NULL);
     temp_text("d/transformer/config.json", "{\"num_layers\":2,\"attention_head_dim\":36}");
     expect_fail("d", LT_ERR_SHAPE, "96 wide, which is not a number of heads of 36");
+    temp_text("d/transformer/config.json", "{\"num_layers\":2,\"num_heads\":97}");
+    expect_fail("d", LT_ERR_SHAPE, "96 wide, which is not a number of heads of 0");
 }
 
 /* ---- what can be wrong ------------------------------------------------------------------- */

@@ -187,7 +187,7 @@ static lt_status dit_heads(lti_dit_config *c, lt_ctx *ctx, const json_t *j, cons
                         "%s says %" PRId64 " heads of %" PRId64 ", the tensors are %d wide", name,
                         heads, size, c->dim);
     if (!size) size = heads ? c->dim / heads : 128;
-    if (size % 2 || c->dim % size || (heads && heads * size != c->dim))
+    if (!size || size % 2 || c->dim % size || (heads && heads * size != c->dim))
         return lti_fail(ctx, LT_ERR_SHAPE,
                         "%s: the DiT is %d wide, which is not a number of heads of %" PRId64
                         "; give num_heads in config.json",
