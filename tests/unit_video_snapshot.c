@@ -95,7 +95,7 @@ static void a_prompt_takes_effect_with_a_block(void **state)
     (void)state;
     world w;
     video plain = space(), turned = space();
-    open_world(&w, "cpu", 2, LT_F32);
+    open_world(&w, "cpu", 1, LT_F32);
     for (size_t i = 0; i < LT_COUNT(policies); i++) {
         lt_session_options o = options(policies[i]);
         const lt_cue cue[] = {{.seconds = 2, .prompt = "a blue star"},
@@ -135,7 +135,7 @@ static void prompts_by_time_and_by_call_are_the_same(void **state)
     (void)state;
     world w;
     video timed = space(), called = space();
-    open_world(&w, "cpu", 2, LT_F32);
+    open_world(&w, "cpu", 1, LT_F32);
     lt_session_options o = options(policies[0]);
     const lt_cue cue = {.frame = 5, .prompt = "a blue star", .blend_blocks = 2};
     o.timeline = &cue;
@@ -181,7 +181,7 @@ static void the_same_prompt_changes_little(void **state)
     static const int64_t at[] = {5, 21};
     world w;
     video plain = space(), same = space();
-    open_world(&w, "cpu", 2, LT_F32);
+    open_world(&w, "cpu", 1, LT_F32);
     for (size_t i = 0; i < LT_COUNT(at); i++) {
         lt_session_options o = options("self-forcing:window=4,block=2");
         const lt_cue cue = {.frame = at[i], .prompt = o.prompt};
@@ -223,7 +223,7 @@ static void bad_timelines_are_refused(void **state)
     };
     world w;
     lt_session *s;
-    open_world(&w, "cpu", 2, LT_F32);
+    open_world(&w, "cpu", 1, LT_F32);
     lt_session_options o = options(NULL);
     o.cues = 2;
     for (size_t i = 0; i < LT_COUNT(bad); i++) {
@@ -293,8 +293,8 @@ static void a_video_goes_on_from_everywhere(void **state)
     video want = space(), got = space();
     for (size_t i = 0; i < LT_COUNT(policies); i++) {
         world w, other;
-        open_world(&w, "guard", 2, i % 2 ? LT_BF16 : LT_F32);
-        open_world(&other, "cpu", 2, i % 2 ? LT_BF16 : LT_F32);
+        open_world(&w, i ? "cpu" : "guard", 2, i % 2 ? LT_BF16 : LT_F32);
+        open_world(&other, "cpu", 1, i % 2 ? LT_BF16 : LT_F32);
         lt_session_options o = options(policies[i]);
         o.timeline = cues;
         o.cues = 1;
@@ -344,7 +344,7 @@ static void a_cancelled_video_goes_on(void **state)
     static const lt_cue cues[] = {{.frame = 13, .prompt = "a blue star"}};
     world w;
     video want = space(), got = space();
-    open_world(&w, "cpu", 2, LT_F32);
+    open_world(&w, "cpu", 1, LT_F32);
     lt_session_options o = options(policies[0]);
     o.timeline = cues;
     o.cues = 1;
@@ -380,7 +380,7 @@ static void a_finished_video_goes_on(void **state)
     (void)state;
     world w;
     video want = space(), got = space();
-    open_world(&w, "cpu", 2, LT_F32);
+    open_world(&w, "cpu", 1, LT_F32);
     lt_session_options o = options(policies[0]), longer = {.num_frames = FRAMES};
     render(&w, &o, &want);
     o.num_frames = 9;
@@ -451,7 +451,7 @@ static void damaged_files_are_refused(void **state)
     (void)state;
     world w, other;
     size_t n;
-    open_world(&w, "cpu", 2, LT_F32);
+    open_world(&w, "cpu", 1, LT_F32);
     save_one(&w);
     uint8_t *data = read_saved(&n);
     assert_int_equal(try_bytes(&w, data, n), LT_OK);
@@ -466,7 +466,7 @@ static void damaged_files_are_refused(void **state)
     free(data);
 
     lt_session *s;
-    open_world(&other, "cpu", 2, LT_BF16);
+    open_world(&other, "cpu", 1, LT_BF16);
     assert_int_equal(lt_session_restore(&s, other.model, saved, NULL), LT_ERR_ARG);
     assert_non_null(strstr(lt_error(other.ctx), "choose --dtype f32"));
     other.model->fingerprint++;
