@@ -179,7 +179,7 @@ typedef struct lt_tiling {
     lt_grid grid;
     int32_t tile[3], count[3]; /* tokens of a box, boxes; on each axis */
     int32_t tiles;
-    int32_t *off;   /* [tiles + 1] first row of a box; boxes in the order of frames, rows, columns */
+    int32_t *off; /* [tiles + 1] first row of a box; boxes in the order of frames, rows, columns */
     int32_t *order; /* [tokens] row of a token */
     int32_t *token; /* [tokens] token of a row */
 } lt_tiling;
@@ -195,19 +195,20 @@ LT_API void lt_tiling_choose(int32_t tile[3], lt_grid grid, int32_t tokens, int3
 
 /* How to choose what is read, as text: "NAME[:key=value,...]", "topk:keep=0.2,warmup=0.25". lt_sparse_help lists names and keys. */
 typedef struct lt_sparse_spec {
-    int32_t method; /* its place in the table; 0 = dense */
-    double warmup;  /* this part of the steps stays dense */
-    int32_t layers; /* so many first layers too */
+    int32_t method;    /* its place in the table; 0 = dense */
+    double warmup;     /* this part of the steps stays dense */
+    int32_t layers;    /* so many first layers too */
     int32_t tile[3];   /* box of the 3D tiling; 0 = chosen by the grid */
     int32_t rows;      /* query rows of a list, where tokens stay in their order; 0 = chosen */
     int32_t window[3]; /* sta: boxes on each axis */
     double density;    /* svg: of the band, before the sink */
     double decay;      /* radial */
-    int32_t base;      /* svg, radial: least width and rounding, in tokens; 0 = chosen by the frame */
-    bool sink;         /* svg, radial: the first frame is always read */
-    double keep, mass, tau; /* topk: part of the boxes; or of the weight; or deviations above the mean; one of them is set */
-    bool centroid;          /* topk: boxes that are not read stand in as their mean */
-    double drift; /* topk: lists are made anew when queries and keys have changed by so much */
+    int32_t base; /* svg, radial: least width and rounding, in tokens; 0 = chosen by the frame */
+    bool sink;    /* svg, radial: the first frame is always read */
+    double keep, mass,
+        tau; /* topk: part of the boxes; or of the weight; or deviations above the mean; one of them is set */
+    bool centroid; /* topk: boxes that are not read stand in as their mean */
+    double drift;  /* topk: lists are made anew when queries and keys have changed by so much */
 } lt_sparse_spec;
 /* NULL or "": dense. Errors: LT_ERR_ARG with a message that names the word. */
 LT_MUST_USE LT_API lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text);
@@ -252,9 +253,9 @@ LT_MUST_USE LT_API lt_status lt_sparse_finish(lt_sparse *s, const lt_sparse_call
 
 typedef struct lt_sparse_stats {
     int64_t calls, sparse_calls, plans; /* plans: lists made */
-    double read, all; /* query-key pairs, mean over heads, of all calls */
-    double sparse_read, sparse_all; /* of those that were not dense */
-    double seconds;                 /* of planning, the stand-ins included */
+    double read, all;                   /* query-key pairs, mean over heads, of all calls */
+    double sparse_read, sparse_all;     /* of those that were not dense */
+    double seconds;                     /* of planning, the stand-ins included */
 } lt_sparse_stats;
 LT_API void lt_sparse_get_stats(const lt_sparse *s, lt_sparse_stats *out);
 

@@ -206,7 +206,8 @@ lt_status lti_estimate_fit(lt_estimate *out, lt_ctx *ctx, const lti_config *c, l
                         "less, a shorter video does not",
                         p.block, o->width, o->height, p.window, gib(out->total_peak),
                         gib(out->weights), gib(out->activation), gib(out->latent), gib(out->vae),
-                        p.window, gib(out->cache), gib(limit), o->memory_limit ? "allowed" : "free");
+                        p.window, gib(out->cache), gib(limit),
+                        o->memory_limit ? "allowed" : "free");
     return lti_fail(ctx, LT_ERR_MEM,
                     "%d frames of %dx%d need %.2f GiB (weights %.2f, activations %.2f, latents "
                     "%.2f, VAE %.2f, cache %.2f), "
