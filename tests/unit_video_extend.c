@@ -303,6 +303,50 @@ static void a_picture_before_blocks(void **state)
     free(b);
 }
 
+/* A session that continues a video, or begins with a picture that has not been shown yet, is saved and goes on bit by bit. */
+static void a_continued_video_is_saved(void **state)
+{
+    (void)state;
+    char path[64];
+    world w;
+    lt_frames f;
+    uint8_t *want = space(), *got = space();
+    snprintf(path, sizeof path, "%s/saved", folder);
+    open_world(&w, "cpu", 1, LT_F32);
+    for (int image = 0; image < 2; image++) {
+        lt_session_options o = options(image ? 17 : 16);
+        o.mode = LT_MODE_AR;
+        o.extend = NULL;
+        o.cache = "infinity-rope:window=5,block=2";
+        if (image) o.image = pictures();
+        if (!image) {
+            o.given = pictures();
+            o.given_frames = 5;
+        }
+        render(&w, &o, want, NULL);
+        lt_session *s = create(&w, &o);
+        assert_int_equal(image ? lt_session_draw(s) : lt_session_next(s, &f), LT_OK);
+        int64_t at = image ? 0 : f.count;
+        if (lt_session_save(s, path) < 0) fail_msg("%s", lt_error(w.ctx));
+        lt_session_destroy(&s);
+        if (lt_session_restore(&s, w.model, path, NULL) < 0) fail_msg("%s", lt_error(w.ctx));
+        while (lt_session_next(s, &f) == LT_OK) {
+            assert_int_equal(f.first, at);
+            memcpy(got + at * FRAME_BYTES, f.rgb, (size_t)f.count * FRAME_BYTES);
+            at += f.count;
+        }
+        assert_int_equal(at, o.num_frames);
+        const int64_t from = image ? 0 : 4;
+        assert_memory_equal(got + from * FRAME_BYTES, want + from * FRAME_BYTES,
+                            (size_t)(at - from) * FRAME_BYTES);
+        lt_session_destroy(&s);
+        unlink(path);
+    }
+    close_world(&w);
+    free(want);
+    free(got);
+}
+
 /* ---- resources ---- */
 
 typedef struct watch {
@@ -489,6 +533,7 @@ int main(void)
         cmocka_unit_test(the_head_is_a_picture_that_was_shown),
         cmocka_unit_test(videos_are_continued),
         cmocka_unit_test(a_picture_before_blocks),
+        cmocka_unit_test(a_continued_video_is_saved),
         cmocka_unit_test(memory_is_constant),
         cmocka_unit_test(cancelling),
         cmocka_unit_test(failing_allocations_are_statuses),
