@@ -102,8 +102,8 @@ refused(longtake("render", "", "-o", "x.mp4", "--model", MODEL), 2, "prompt", "e
 refused(longtake("rendr"), 2, "rendr", "unknown command")
 refused(render("x.avi"), 2, ".mp4", "another container")
 # What this build cannot do, and bad places: status 1.
-for args, text in ((("--mode", "extend"), "--mode extend"), (("--device", "cuda"), "cuda"),
-                   (("--drift", "watch"), "--drift"), (("--prompt-file", "p"), "--prompt-file"),
+for args, text in ((("--device", "cuda"), "cuda"), (("--drift", "watch"), "--drift"),
+                   (("--prompt-file", "absent.txt"), "absent.txt"),
                    (("--size", "16384x16384", "--num-frames", "81"), "GiB")):
     refused(render("x.mp4", *args), 1, text, " ".join(args))
 refused(render("nowhere/x.mp4"), 1, "nowhere/x.mp4", "no such folder")
