@@ -139,11 +139,12 @@ lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx, const char *t
         at++; /* ':' before the first, ',' before the others */
         const size_t len = strcspn(at, ","), key = strcspn(at, "=");
         if (key >= len || !set(out, at, key, at + key + 1, len - key - 1))
-            return lti_fail(ctx, LT_ERR_ARG,
-                            "cache: \"%.*s\" is not a key=value: block, window, sink, first (whole "
-                            "numbers), positions=absolute|relative, sink-positions=fixed|follow, "
-                            "switch=recache|flush|keep, bias, context-time",
-                            (int)(len > 100 ? 100 : len), at);
+            return lti_fail(
+                ctx, LT_ERR_ARG,
+                "cache: \"%.*s\" is not a key with a value it takes: block, window, sink, "
+                "first (whole numbers), positions=absolute|relative, sink-positions=fixed|follow, "
+                "switch=recache|flush|keep, bias, context-time",
+                (int)(len > 100 ? 100 : len), at);
         at += len;
     }
     return lt_cache_policy_check(ctx, out);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "render PROMPT -o FILE.mp4 [options]\n\n"
@@ -27,11 +28,26 @@ static lt_status check_resumed(lt_ctx *ctx, const lti_settings *s)
                  {"video", s->video != NULL},
                  {"mode", s->mode.word >= 0},
                  {"cache", s->cache != NULL},
+                 {"attention", strcmp(s->attention, "dense") != 0},
                  {"prompt-file", s->prompt_file != NULL}};
     for (size_t i = 0; i < LT_COUNT(fixed); i++)
         if (fixed[i].given)
             return lti_fail(ctx, LT_ERR_ARG, "--resume: --%s is the saved session's",
                             fixed[i].name);
+    return LT_OK;
+}
+
+/* One file cannot be two things. */
+static lt_status check_distinct(lt_ctx *ctx, const lti_settings *s)
+{
+    const struct {
+        const char *name, *path;
+    } out[] = {{"-o", s->output}, {"--report", s->report}, {"--save-session", s->save_session}};
+    for (size_t i = 0; i < LT_COUNT(out); i++)
+        for (size_t k = i + 1; k < LT_COUNT(out); k++)
+            if (out[i].path && out[k].path && !strcmp(out[i].path, out[k].path))
+                return lti_fail(ctx, LT_ERR_ARG, "%s and %s are both '%.200s'", out[i].name,
+                                out[k].name, out[k].path);
     return LT_OK;
 }
 
@@ -46,6 +62,7 @@ static lt_status check_words(lt_ctx *ctx, const lti_settings *set, const lti_pos
             pos->text[1]);
     if (!set->output) return lti_fail(ctx, LT_ERR_ARG, "render: -o FILE.mp4 is missing");
     if (set->resume) LT_TRY(check_resumed(ctx, set));
+    LT_TRY(check_distinct(ctx, set));
     const char *end = set->report ? strrchr(set->report, '.') : NULL;
     if (end && (!strcasecmp(end, ".mp4") || !strcasecmp(end, ".part")))
         return lti_fail(ctx, LT_ERR_ARG, "--report '%.200s': names in %s are for videos",
@@ -53,11 +70,21 @@ static lt_status check_words(lt_ctx *ctx, const lti_settings *set, const lti_pos
     return LT_OK;
 }
 
+/* Pictures of an earlier run are not replaced, nor mixed with those of this one. */
+static lt_status open_frames_dir(lt_ctx *ctx, const lti_settings *s)
+{
+    char first[4200];
+    LT_TRY(lti_folder_make(ctx, s->frames_dir));
+    snprintf(first, sizeof first, "%s/000000.png", s->frames_dir);
+    if (s->overwrite || s->resume || access(first, F_OK)) return LT_OK;
+    return lti_fail(ctx, LT_ERR_IO, "'%s' exists already (--overwrite replaces it)", first);
+}
+
 /* Every place that will be written, so that a bad one is known before hours of work. */
 static lt_status open_places(lti_job *j)
 {
     const lti_settings *s = j->set;
-    if (s->frames_dir) LT_TRY(lti_folder_make(j->ctx, s->frames_dir));
+    if (s->frames_dir) LT_TRY(open_frames_dir(j->ctx, s));
     if (s->report) LT_TRY(lti_json_check(j->ctx, s->report, s->overwrite));
     if (s->save_session && j->opt.mode != LT_MODE_AR)
         return lti_fail(j->ctx, LT_ERR_ARG, "--save-session: only mode ar can be gone on with");

@@ -55,7 +55,7 @@ static const lti_option rows[] = {
     {"new-only", LTI_FLAG, LTI_RENDER | LTI_ITEM, AT(new_only), NULL, 0, 0,
      "with --video: leave its own frames out of the file"},
     {"mode", LTI_WORD, VIDEO | LTI_SPEED, AT(mode), "clip|ar|extend", 0, 0,
-     "clip: all at once; ar: block after block, any length;\nextend[:naive][:key=value,...]: clips "
+     "clip: all at once; ar: block after block, any length;\nextend[:naive,key=value,...]: clips "
      "that go on from each\nother, any length, keys segment (frames), overlap (latent\nframes), "
      "head (encode|first|latent) (default: the model's)"},
     {"cache", LTI_TEXT, VIDEO | LTI_SPEED, AT(cache), "PRESET", 0, 0,

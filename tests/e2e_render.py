@@ -108,6 +108,8 @@ for args, text in ((("--device", "cuda"), "cuda"), (("--drift", "watch"), "--dri
     refused(render("x.mp4", *args), 1, text, " ".join(args))
 refused(render("nowhere/x.mp4"), 1, "nowhere/x.mp4", "no such folder")
 refused(render("a.mp4"), 1, "exists already", "an existing file")
+refused(render("y.mp4", "--frames-dir", "frames"), 1, "frames/000000.png' exists already", "pictures of another run")
+refused(render("y.mp4", "--report", "y.mp4.x", "--save-session", "y.mp4.x"), 2, "are both 'y.mp4.x'", "one file for two")
 refused(longtake("render", PROMPT, "-o", "x.mp4", "--model", "nothing"), 1, "nothing", "no such model")
 refused(longtake("render", PROMPT, "-o", "x.mp4", "--model", MODEL + "/vae"), 1, MODEL + "/vae", "half a model")
 r = longtake("render", PROMPT, "-o", "e.mp4", env={"LONGTAKE_MODEL": MODEL})

@@ -60,7 +60,7 @@ static void refuses_policies(void **state)
         const char *text, *says;
     } bad[] = {
         {"shortlive", "no preset \"shortlive\""},
-        {"longlive:", "\"\" is not a key=value"},
+        {"longlive:", "\"\" is not a key with a value"},
         {"longlive:window", "\"window\" is not"},
         {"longlive:window=", "\"window=\" is not"},
         {"longlive:window=9.5", "\"window=9.5\" is not"},
