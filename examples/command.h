@@ -30,6 +30,9 @@ void lti_interrupt_watch(lti_interrupt *it, lt_session *s); /* NULL: none */
 /* The video being written, borrowed until the next call; NULL: none. A second signal removes its part when no frame can be read
  * from it, and says so when some can. */
 void lti_interrupt_output(lti_interrupt *it, const char *path);
+/* The same around making it: a signal between its first byte and its registration waits. */
+void lti_interrupt_hold(lti_interrupt *it);
+void lti_interrupt_release(lti_interrupt *it, const char *path);
 bool lti_interrupted(const lti_interrupt *it);
 /* Calls `fn` on every signal instead, also on the second; NULL: none. */
 void lti_interrupt_call(lti_interrupt *it, void (*fn)(void *user), void *user);

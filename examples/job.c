@@ -151,8 +151,11 @@ lt_status lti_job_create_file(lti_job *j, bool overwrite)
     w.metadata = entries;
     lt_status s =
         lti_params_metadata(j->ctx, j->params, entries, MAX_METADATA, &w.nmetadata, store);
-    if (s == LT_OK) s = lt_writer_create(&j->writer, j->ctx, &w);
-    if (s == LT_OK) lti_interrupt_output(j->interrupt, j->output);
+    if (s == LT_OK) {
+        lti_interrupt_hold(j->interrupt);
+        s = lt_writer_create(&j->writer, j->ctx, &w);
+        lti_interrupt_release(j->interrupt, s == LT_OK ? j->output : NULL);
+    }
     json_decref(store);
     return s;
 }
