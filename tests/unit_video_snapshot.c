@@ -300,7 +300,7 @@ static void a_video_goes_on_from_everywhere(void **state)
         o.cues = 1;
         o.guidance_scale = i < 2 ? 3 : 1;
         render(&w, &o, &want);
-        for (int groups = 1; groups <= 8; groups++) {
+        for (int groups = 1; groups <= 8; groups += i ? 3 : 2) {
             lt_session *s = open_session(&w, &o);
             got.frames = 0;
             assert_int_equal(pull(s, &got, groups), LT_OK);
@@ -350,7 +350,7 @@ static void a_cancelled_video_goes_on(void **state)
     o.cues = 1;
     render(&w, &o, &want);
     int resumed = 0;
-    for (int at = 0; at < 48; at++) {
+    for (int at = 0; at < 48; at += 5) {
         stop k = {.count = at};
         o.progress = stop_later;
         o.progress_user = &k;
@@ -368,7 +368,7 @@ static void a_cancelled_video_goes_on(void **state)
         lt_session_destroy(&s);
         resumed++;
     }
-    assert_true(resumed > 30);
+    assert_true(resumed > 5);
     free(want.rgb);
     free(got.rgb);
     close_world(&w);
