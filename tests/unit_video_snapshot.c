@@ -10,6 +10,12 @@
 
 #include <cmocka.h>
 
+/* Every place in a plain build, some where sanitizers make each take seconds. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { STRIDE = 3 };
+#else
+enum { STRIDE = 1 };
+#endif
 enum { W = 48, H = 32, FRAME_BYTES = W * H * 3, FRAMES = 29, MOST = FRAMES * FRAME_BYTES };
 
 static char saved[64];
@@ -300,7 +306,7 @@ static void a_video_goes_on_from_everywhere(void **state)
         o.cues = 1;
         o.guidance_scale = i < 2 ? 3 : 1;
         render(&w, &o, &want);
-        for (int groups = 1; groups <= 8; groups += i ? 3 : 2) {
+        for (int groups = 1; groups <= 8; groups += STRIDE) {
             lt_session *s = open_session(&w, &o);
             got.frames = 0;
             assert_int_equal(pull(s, &got, groups), LT_OK);
@@ -350,7 +356,7 @@ static void a_cancelled_video_goes_on(void **state)
     o.cues = 1;
     render(&w, &o, &want);
     int resumed = 0;
-    for (int at = 0; at < 48; at += 5) {
+    for (int at = 0; at < 48; at += STRIDE) {
         stop k = {.count = at};
         o.progress = stop_later;
         o.progress_user = &k;
@@ -368,7 +374,7 @@ static void a_cancelled_video_goes_on(void **state)
         lt_session_destroy(&s);
         resumed++;
     }
-    assert_true(resumed > 5);
+    assert_true(resumed > 30 / STRIDE);
     free(want.rgb);
     free(got.rgb);
     close_world(&w);
