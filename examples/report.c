@@ -77,13 +77,14 @@ json_t *lti_memory_json(const lt_dev *dev)
                      (json_int_t)m.alloc_calls);
 }
 
-json_t *lti_peak_json(lt_dev *dev, lt_dtype dtype, double *best)
+json_t *lti_peak_json(lt_dev *dev, lt_dtype dtype, int ms, double *peak)
 {
-    const lt_peak p = lt_peak_measure(dev, 3);
-    *best = dtype != LT_F32 && p.dot_flops > p.fma_flops ? p.dot_flops : p.fma_flops;
-    return json_pack("{s:f, s:f, s:f, s:s, s:i}", "f32_fma_flops", p.fma_flops, "bf16_dot_flops",
-                     p.dot_flops, "copy_bytes", p.copy_bytes, "isa", lt_dev_isa(dev), "threads",
-                     lt_dev_threads(dev));
+    const lt_peak p = lt_peak_measure(dev, ms);
+    *peak = dtype != LT_F32 && p.dot_flops > p.fma_flops ? p.dot_flops : p.fma_flops;
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:s, s:i}", "f32_fma_flops", p.fma_flops,
+                     "bf16_dot_flops", p.dot_flops, "f32_fma_burst_flops", p.fma_burst,
+                     "bf16_dot_burst_flops", p.dot_burst, "copy_bytes", p.copy_bytes, "isa",
+                     lt_dev_isa(dev), "threads", lt_dev_threads(dev));
 }
 
 static json_t *part(double seconds, double flops, double peak)
@@ -112,7 +113,7 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
     const lt_estimate *e = &j->estimate;
     double peak;
     json_t *memory = lti_memory_json(j->dev); /* before the peak takes its own */
-    json_t *machine = lti_peak_json(j->dev, j->info->dtype, &peak);
+    json_t *machine = lti_peak_json(j->dev, j->info->dtype, 30, &peak);
     json_t *blocks =
         json_pack("{s:I, s:f, s:I, s:o, s:O*}", "count", (json_int_t)r->blocks, "seconds_max",
                   r->block_seconds_max, "cache_bytes", (json_int_t)r->cache_bytes, "cache",

@@ -166,12 +166,16 @@ LT_API void lt_dev_mem_stats(const lt_dev *dev, lt_mem_stats *out);
 /* Waits for queued work (a no-op on CPU). */
 LT_MUST_USE LT_API lt_status lt_dev_sync(lt_dev *dev);
 
-/* What the machine can do at best, on the threads of the device: the best of `tries` short runs. For benchmarks. */
+/* What the machine sustains on the threads of the device: arithmetic in registers alone, the mean over `ms` milliseconds each. A
+ * shared machine reaches its burst (the best single millisecond) only at moments, so shares are of the mean. For benchmarks. */
 typedef struct lt_peak {
     double fma_flops, dot_flops; /* f32 FMA; bf16 dot product (0: none), a second */
-    double copy_bytes;           /* a second, read and written bytes counted */
+    double fma_burst, dot_burst; /* the best millisecond of each */
+    double copy_bytes;           /* a second, read and written bytes counted: the best run */
 } lt_peak;
-LT_API lt_peak lt_peak_measure(lt_dev *dev, int tries);
+LT_API lt_peak lt_peak_measure(lt_dev *dev, int ms);
+/* The larger of the f32 FMA and, unless dtype is f32, the bf16 dot rate, over ms milliseconds each. */
+LT_API double lt_peak_flops(lt_dev *dev, lt_dtype dtype, int ms);
 
 /* Arena: one allocation, handed out from the front, given back by mark. For per-step scratch. */
 typedef struct lt_arena {

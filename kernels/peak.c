@@ -1,4 +1,4 @@
-/* peak.c: what this machine can do at best: f32 multiply-add, bf16 dot product, copy. Compiled for the base
+/* peak.c: what this machine can do: f32 multiply-add, bf16 dot product, copy. Compiled for the base
  * processor; the functions below carry their own instruction sets and run only where they exist. */
 #include "kernels/internal.h"
 
@@ -127,38 +127,64 @@ static double now_ns(void)
     return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
 }
 
-static double best_rate(lt_dev *dev, lti_task_fn *fn, run *r, double work, int tries)
+/* The mean rate over ms milliseconds, at least one run; the first run wakes the workers and is not counted. */
+static double mean_rate(lt_dev *dev, lti_task_fn *fn, run *r, double work, int ms, double *best)
 {
-    double best = 0;
-    for (int i = 0; i < tries; i++) {
-        const double begun = now_ns();
-        lti_parallel(dev, lt_dev_threads(dev), fn, r);
-        const double rate = 1e9 * work * lt_dev_threads(dev) / (now_ns() - begun);
-        if (rate > best) best = rate;
-    }
-    return best;
+    const int threads = lt_dev_threads(dev);
+    lti_parallel(dev, threads, fn, r);
+    const double begun = now_ns();
+    double last = begun, done = 0;
+    do {
+        lti_parallel(dev, threads, fn, r);
+        const double end = now_ns(), rate = 1e9 * work * threads / (end - last);
+        if (best && rate > *best) *best = rate;
+        done += work * threads;
+        last = end;
+    } while (last - begun < 1e6 * ms);
+    return 1e9 * done / (last - begun);
 }
 
-lt_peak lt_peak_measure(lt_dev *dev, int tries)
+static double fma_rate(lt_dev *dev, run *r, int ms, double *best)
 {
-    lt_peak p = {1e9, 0, 1e9};
-    run r = {0};
-    const int threads = lt_dev_threads(dev);
 #if defined(__x86_64__)
     const double lanes = __builtin_cpu_supports("avx512f") ? 16 : 8;
     if (__builtin_cpu_supports("fma"))
-        p.fma_flops = best_rate(dev, task_fma, &r, 2.0 * lanes * CHAINS * LOOPS, tries);
-    if (__builtin_cpu_supports("avx512bf16"))
-        p.dot_flops = best_rate(dev, task_dot, &r, 4.0 * 16 * CHAINS * LOOPS, tries);
+        return mean_rate(dev, task_fma, r, 2.0 * lanes * CHAINS * LOOPS, ms, best);
 #endif
+    return 1e9;
+}
+
+static double dot_rate(lt_dev *dev, run *r, int ms, double *best)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bf16"))
+        return mean_rate(dev, task_dot, r, 4.0 * 16 * CHAINS * LOOPS, ms, best);
+#endif
+    return 0;
+}
+
+double lt_peak_flops(lt_dev *dev, lt_dtype dtype, int ms)
+{
+    run r = {0};
+    const double fma = fma_rate(dev, &r, ms, NULL);
+    const double dot = dtype == LT_F32 ? 0 : dot_rate(dev, &r, ms, NULL);
+    return dot > fma ? dot : fma;
+}
+
+lt_peak lt_peak_measure(lt_dev *dev, int ms)
+{
+    lt_peak p = {.copy_bytes = 1e9};
+    run r = {0};
+    const int threads = lt_dev_threads(dev);
+    p.fma_flops = fma_rate(dev, &r, ms, &p.fma_burst);
+    p.dot_flops = dot_rate(dev, &r, ms, &p.dot_burst);
     r.each = (size_t)COPY_BYTES / (size_t)threads / 64 * 64;
     r.copy = aligned_alloc(HUGE_PAGE, 2 * (size_t)COPY_BYTES);
     if (!r.copy) return p;
     (void)madvise(r.copy, 2 * (size_t)COPY_BYTES, MADV_HUGEPAGE); /* as a device's memory is */
     memset(r.copy, 1, 2 * (size_t)COPY_BYTES); /* pages exist before they are timed */
-    const double by_libc = best_rate(dev, task_copy, &r, 2.0 * (double)r.each, tries);
-    const double by_stream = best_rate(dev, task_stream, &r, 2.0 * (double)r.each, tries);
-    p.copy_bytes = by_libc > by_stream ? by_libc : by_stream;
+    (void)mean_rate(dev, task_copy, &r, 2.0 * (double)r.each, ms, &p.copy_bytes);
+    (void)mean_rate(dev, task_stream, &r, 2.0 * (double)r.each, ms, &p.copy_bytes);
     free(r.copy);
     return p;
 }

@@ -84,7 +84,7 @@ void lt_bench_end(lt_check *t, const lt_work *w)
     qsort(m->ns, (size_t)m->runs, sizeof m->ns[0], ascending);
     const double median = m->ns[m->runs / 2];
     const double spread = (m->ns[m->runs * 3 / 4] - m->ns[m->runs / 4]) / median;
-    const lt_peak now = lt_peak_measure(t->many, 1);
+    const lt_peak now = lt_peak_measure(t->many, 20);
     const double flops = w->bf16 ? fmax(t->peak.fma_flops, t->peak.dot_flops) : t->peak.fma_flops;
     const double flops_now = w->bf16 ? fmax(now.fma_flops, now.dot_flops) : now.fma_flops;
     const bool memory = w->bytes / t->peak.copy_bytes > w->flops / flops;

@@ -270,7 +270,7 @@ LT_MUST_USE LT_API lt_status lt_model_tokenize(lt_model *model, const char *text
                                                int32_t *n);
 
 /* Speed of the two large networks alone, from their tensor files (no configuration is read: heads are 128 wide). Contents are noise;
- * operations are counted (2 a multiply-add), so seconds say what share of the machine's peak is reached (lt_peak_measure). */
+ * operations are counted (2 a multiply-add), so seconds say what share of the machine's peak is reached. */
 typedef struct lt_bench_options {
     const char *path; /* tensor file, or index of shards */
     lt_dtype dtype;   /* 0 = auto */
@@ -283,7 +283,9 @@ typedef struct lt_bench_options {
 typedef struct lt_bench_result {
     double seconds, best_seconds; /* of a pass (VAE: of a whole video): median and least */
     double flops;                 /* of it */
-    int64_t tokens;               /* DiT: of a sample; VAE: video frames */
+    double
+        peak_flops; /* what the machine sustained right before and after the passes, a second (lt_peak_flops) */
+    int64_t tokens; /* DiT: of a sample; VAE: video frames */
     uint64_t weight_bytes, peak_bytes;
 } lt_bench_result;
 LT_MUST_USE LT_API lt_status lt_bench_dit(lt_bench_result *out, lt_dev *dev,
