@@ -27,10 +27,9 @@ typedef struct lti_interrupt lti_interrupt;
 LT_MUST_USE lt_status lti_interrupt_start(lti_interrupt **out, lt_ctx *ctx);
 void lti_interrupt_stop(lti_interrupt **it);                /* accepts NULL */
 void lti_interrupt_watch(lti_interrupt *it, lt_session *s); /* NULL: none */
-/* The video being written, borrowed until the next call; NULL: none. A second signal removes its part when no frame can be read
- * from it, and says so when some can. */
-void lti_interrupt_output(lti_interrupt *it, const char *path);
-/* The same around making it: a signal between its first byte and its registration waits. */
+/* Around making the file of the video and around closing it: a signal in between waits. Release says which video is being written,
+ * borrowed until the next call; NULL: none. A second signal removes its part when no frame can be read from it, and says so
+ * when some can. */
 void lti_interrupt_hold(lti_interrupt *it);
 void lti_interrupt_release(lti_interrupt *it, const char *path);
 bool lti_interrupted(const lti_interrupt *it);

@@ -109,12 +109,6 @@ void lti_interrupt_watch(lti_interrupt *it, lt_session *s)
     pthread_mutex_unlock(&it->lock);
 }
 
-void lti_interrupt_output(lti_interrupt *it, const char *path)
-{
-    lti_interrupt_hold(it);
-    lti_interrupt_release(it, path);
-}
-
 void lti_interrupt_hold(lti_interrupt *it)
 {
     pthread_mutex_lock(&it->lock);

@@ -265,8 +265,11 @@ lt_status lti_job_run(lti_job *j, lt_model *model)
 
 void lti_job_close(lti_job *j)
 {
-    if (j->writer) lti_interrupt_output(j->interrupt, NULL);
-    lt_writer_destroy(&j->writer);
+    if (j->writer) { /* a second signal must not end the program before the part is gone */
+        lti_interrupt_hold(j->interrupt);
+        lt_writer_destroy(&j->writer);
+        lti_interrupt_release(j->interrupt, NULL);
+    }
     free(j->image);
     free(j->given);
     json_decref(j->params);
