@@ -1,0 +1,380 @@
+/* checker.c: what is in a clip of the toybox world. The background is found by its colours far from the object, the object is what
+ * differs from it, its outline gives the shape, its path, size and angle over time the motion (checker_motion.c). */
+#include "examples/checker_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SIZE = LTI_TOY_SIZE,
+    PIXELS = SIZE * SIZE,
+    SMALL = SIZE / 4,
+    PLACES = 8,
+    BINS = 72,
+    LOOKS = 5
+};
+static const float pi = 3.14159265358979f;
+static const char *const grounds[] = {"plain", "gradient", "checker", "grass", "night"};
+/* in the order of letters: of two with as many votes the first one counts */
+static const char *const colours[] = {"blue", "green",     "orange", "purple",
+                                      "red",  "turquoise", "white",  "yellow"};
+enum { RING = 1, SQUARE, STAR, TRIANGLE, WHITE = 6 };
+static const char *const shapes[] = {"ball", "ring", "square", "star", "triangle"};
+
+/* Everything that a look at a frame needs. */
+typedef struct eye {
+    float back[PIXELS * 3], frame[PIXELS * 3], other[SMALL * SMALL * 3];
+    float look[LOOKS][SMALL * SMALL * 3];
+    float scratch[PIXELS];
+    int label[PIXELS], todo[PIXELS];
+    bool mask[PIXELS];
+    int count; /* pixels of the mask */
+} eye;
+
+/* The k-th smallest number (k from 0) comes to v[k], smaller ones before it. */
+static void select_kth(float *v, int n, int k)
+{
+    int low = 0, high = n - 1;
+    while (low < high) {
+        const float pivot = v[low + (high - low) / 2];
+        int i = low, j = high;
+        while (i <= j) {
+            while (v[i] < pivot)
+                i++;
+            while (v[j] > pivot)
+                j--;
+            if (i > j) break;
+            const float t = v[i];
+            v[i++] = v[j];
+            v[j--] = t;
+        }
+        if (k <= j)
+            high = j;
+        else if (k >= i)
+            low = i;
+        else
+            return;
+    }
+}
+
+static float median(float *v, int n)
+{
+    select_kth(v, n, n / 2);
+    if (n % 2) return v[n / 2];
+    float below = v[0];
+    for (int i = 1; i < n / 2; i++)
+        below = v[i] > below ? v[i] : below;
+    return 0.5f * (below + v[n / 2]);
+}
+
+static float most(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+static float sum3(const float *x)
+{
+    return x[0] + x[1] + x[2];
+}
+
+/* ---- ground ---- */
+
+/* By how much a picture is lighter than what it should look like. */
+static float light_of(float *scratch, const float *picture, const float *want, int n)
+{
+    for (int i = 0; i < n; i++)
+        scratch[i] = sum3(picture + 3 * i) / most(sum3(want + 3 * i), 0.05f);
+    const float m = median(scratch, n);
+    return m < 0.1f ? 0.1f : m > 1.2f ? 1.2f : m;
+}
+
+static void quarter(float *out, const float *frame)
+{
+    memset(out, 0, SMALL * SMALL * 3 * sizeof *out);
+    for (int y = 0; y < SIZE; y++)
+        for (int x = 0; x < SIZE * 3; x++)
+            out[(y / 4 * SMALL + x / 12) * 3 + x % 3] += frame[y * SIZE * 3 + x] / 16;
+}
+
+static void load(float *to, const uint8_t *frame)
+{
+    for (int i = 0; i < PIXELS * 3; i++)
+        to[i] = (float)frame[i] / 255;
+}
+
+static double fit(eye *e, const float *picture, const float *want)
+{
+    const float light = light_of(e->scratch, picture, want, SMALL * SMALL);
+    double sum = 0;
+    for (int i = 0; i < SMALL * SMALL; i++) {
+        float d = 0;
+        for (int c = 0; c < 3; c++)
+            d += fabsf(picture[3 * i + c] - want[3 * i + c] * light);
+        sum += (double)(d < 0.25f ? d : 0.25f);
+    }
+    return sum / (SMALL * SMALL) / (0.35 + 0.65 * (double)light);
+}
+
+/* Which ground, and its place into e->back; by five frames. */
+static const char *find_ground(eye *e, const uint8_t *frames, int32_t count)
+{
+    double best = HUGE_VAL;
+    const char *name = grounds[0];
+    int place = 0;
+    for (int i = 0; i < LOOKS; i++) {
+        load(e->frame, frames + (size_t)(i * (count - 1) / (LOOKS - 1)) * PIXELS * 3);
+        quarter(e->look[i], e->frame);
+    }
+    for (size_t g = 0; g < LT_COUNT(grounds); g++)
+        for (int p = 0; p < (g < 3 ? 1 : PLACES); p++) {
+            double sum = 0;
+            lti_toy_background(e->back, grounds[g], p);
+            quarter(e->other, e->back);
+            for (int i = 0; i < LOOKS; i++)
+                sum += fit(e, e->look[i], e->other);
+            if (sum >= best) continue;
+            best = sum;
+            name = grounds[g];
+            place = p;
+        }
+    lti_toy_background(e->back, name, place);
+    return name;
+}
+
+/* ---- object ---- */
+
+static void hue_of(const float c[3], float *hue, float *saturation)
+{
+    const float hi = most(most(c[0], c[1]), c[2]);
+    const float lo = -most(most(-c[0], -c[1]), -c[2]), d = most(hi - lo, 1e-6f);
+    float h = hi == c[0]   ? (c[1] - c[2]) / d
+              : hi == c[1] ? (c[2] - c[0]) / d + 2
+                           : (c[0] - c[1]) / d + 4;
+    if (h < 0) h += 6;
+    *hue = h * 60;
+    *saturation = (hi - lo) / most(hi, 1e-3f);
+}
+
+/* A shadow is darker with the same chroma; the object is not. The sun is a pale yellow disc on a known path. */
+static bool differs(const float *f, const float *back, float light, float tolerance, int i)
+{
+    float want[3], chroma = 0, bright = 0, hue, sat;
+    for (int c = 0; c < 3; c++)
+        want[c] = back[c] * light;
+    const float fs = sum3(f), ws = sum3(want), fd = most(fs, 0.12f), wd = most(ws, 0.12f);
+    for (int c = 0; c < 3; c++) {
+        chroma += fabsf(f[c] / fd - want[c] / wd);
+        bright += fabsf(f[c] - want[c]);
+    }
+    bright /= most(light, 0.3f);
+    hue_of(f, &hue, &sat);
+    const float x = (float)(i % SIZE) + 0.5f, y = (float)(i / SIZE) + 0.5f;
+    const bool sun =
+        fabsf(x - 28) < 40 && y < 96 && hue > 25 && hue < 65 && sat > 0.15f && sat < 0.62f;
+    return !sun && (chroma > tolerance || (bright > 0.30f && fs > ws) ||
+                    (bright > 0.55f && chroma > tolerance / 2));
+}
+
+/* Marks the patch of pixel `first` with `name`. Returns its size. */
+static int spread(eye *e, int first, int name)
+{
+    int n = 0, all = 0;
+    e->todo[n++] = first;
+    e->label[first] = name;
+    while (n > 0) {
+        const int i = e->todo[--n], x = i % SIZE, y = i / SIZE;
+        const int next[] = {x > 0 ? i - 1 : i, x < SIZE - 1 ? i + 1 : i, y > 0 ? i - SIZE : i,
+                            y < SIZE - 1 ? i + SIZE : i};
+        all++;
+        for (int k = 0; k < 4; k++)
+            if (e->label[next[k]] < 0) {
+                e->label[next[k]] = name;
+                e->todo[n++] = next[k];
+            }
+    }
+    return all;
+}
+
+/* e->mask: the largest connected patch of what differs from the background. Returns the light. */
+static float find_object(eye *e, float tolerance)
+{
+    const float light = light_of(e->scratch, e->frame, e->back, PIXELS);
+    int names = 0, best = 0;
+    e->count = 0;
+    for (int i = 0; i < PIXELS; i++)
+        e->label[i] = differs(e->frame + 3 * i, e->back + 3 * i, light, tolerance, i) ? -1 : 0;
+    for (int i = 0; i < PIXELS; i++) {
+        if (e->label[i] >= 0) continue;
+        const int n = spread(e, i, ++names);
+        if (n <= e->count) continue;
+        e->count = n;
+        best = names;
+    }
+    for (int i = 0; i < PIXELS; i++)
+        e->mask[i] = best && e->label[i] == best;
+    return light;
+}
+
+static void middle(const eye *e, lti_toy_spot *s)
+{
+    double x = 0, y = 0;
+    s->whole = true;
+    for (int i = 0; i < PIXELS; i++) {
+        if (!e->mask[i]) continue;
+        x += i % SIZE;
+        y += i / SIZE;
+        if (i % SIZE == 0 || i % SIZE == SIZE - 1 || i / SIZE == 0 || i / SIZE == SIZE - 1)
+            s->whole = false;
+    }
+    s->x = x / e->count;
+    s->y = y / e->count;
+    s->size = sqrt((double)e->count);
+}
+
+static bool hollow(const eye *e, const lti_toy_spot *s)
+{
+    const int cx = (int)rint(s->x), cy = (int)rint(s->y);
+    int full = 0, all = 0;
+    for (int y = cy - 2; y <= cy + 2; y++)
+        for (int x = cx - 2; x <= cx + 2; x++) {
+            if (x < 0 || y < 0 || x >= SIZE || y >= SIZE) continue;
+            full += e->mask[y * SIZE + x];
+            all++;
+        }
+    return full * 2 < all;
+}
+
+/* The distance from the middle to the edge over 72 directions, and how much of it goes 3, 4 or 5 times round. */
+static int find_shape(const eye *e, lti_toy_spot *s)
+{
+    static const int turns[] = {3, 4, 5}, names[] = {TRIANGLE, SQUARE, STAR};
+    float r[BINS] = {0}, mean = 0, best = 0;
+    int name = 0;
+    s->phase = 0;
+    if (hollow(e, s)) return RING;
+    for (int i = 0; i < PIXELS; i++) {
+        if (!e->mask[i]) continue;
+        const float dx = (float)(i % SIZE - s->x), dy = (float)(i / SIZE - s->y),
+                    d = hypotf(dx, dy);
+        const int bin = (int)((atan2f(dy, dx) + pi) / (2 * pi) * BINS) % BINS;
+        r[bin] = most(r[bin], d);
+    }
+    for (int i = 0; i < BINS; i++)
+        mean += r[i] / BINS;
+    for (int k = 0; k < 3; k++) {
+        double re = 0, im = 0;
+        for (int i = 0; i < BINS; i++) {
+            const double a = -2 * (double)pi * turns[k] * i / BINS;
+            re += (double)(r[i] / most(mean, 1e-6f)) * cos(a) / BINS;
+            im += (double)(r[i] / most(mean, 1e-6f)) * sin(a) / BINS;
+        }
+        const float size = (float)hypot(re, im);
+        if (size <= best) continue;
+        best = size;
+        name = names[k];
+        s->phase = atan2(im, re);
+    }
+    return best < 0.022f ? 0 : name;
+}
+
+static int find_colour(eye *e)
+{
+    double re = 0, im = 0;
+    int n = 0, best = 0;
+    float hue, sat, least = 1e9f;
+    for (int i = 0; i < PIXELS; i++) {
+        if (!e->mask[i]) continue;
+        hue_of(e->frame + 3 * i, &hue, &sat);
+        e->scratch[n++] = sat;
+        if (sat <= 0.3f) continue;
+        re += cos((double)(hue * pi / 180));
+        im += sin((double)(hue * pi / 180));
+    }
+    if (median(e->scratch, n) < 0.22f) return WHITE;
+    const float seen = re != 0 || im != 0 ? (float)atan2(im, re) * 180 / pi : 0;
+    for (int k = 0; k < (int)LT_COUNT(colours); k++) {
+        if (k == WHITE) continue;
+        hue_of(lti_toy_colour(colours[k]), &hue, &sat);
+        const float gap = fabsf(fmodf(seen - hue + 180 + 360, 360) - 180);
+        if (gap >= least) continue;
+        least = gap;
+        best = k;
+    }
+    return best;
+}
+
+/* ---- the whole ---- */
+
+static int winner(const int *votes, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (votes[i] > votes[best]) best = i;
+    return best;
+}
+
+static const char *change_of_light(const float *light, int n)
+{
+    const int k = n / 5 > 1 ? n / 5 : 1;
+    float first = 0, last = 0;
+    for (int i = 0; i < k; i++) {
+        first += light[i] / (float)k;
+        last += light[n - 1 - i] / (float)k;
+    }
+    const float change = last / most(first, 1e-3f);
+    return change < 0.8f ? "darkens" : change > 1.25f ? "sunrise" : "steady";
+}
+
+enum { MAX_LOOKS = 80 }; /* steps are count / 40, rounded down */
+
+static void look(lti_toy *out, eye *e, const uint8_t *frames, int32_t count)
+{
+    int votes[LT_COUNT(colours)] = {0}, forms[LT_COUNT(shapes)] = {0}, n = 0, lights = 0, whole = 0;
+    lti_toy_spot track[MAX_LOOKS];
+    float light[MAX_LOOKS];
+    out->ground = find_ground(e, frames, count);
+    const float tolerance = strcmp(out->ground, "night") ? 0.10f : 0.16f;
+    for (int32_t t = 0; t<count; t += count / 40> 1 ? count / 40 : 1) {
+        load(e->frame, frames + (size_t)t * PIXELS * 3);
+        light[lights++] = find_object(e, tolerance);
+        if (e->count < 60) continue;
+        lti_toy_spot *s = &track[n++];
+        s->t = t;
+        middle(e, s);
+        const int shape = find_shape(e, s);
+        forms[shape] += s->whole;
+        whole += s->whole;
+        votes[find_colour(e)]++;
+    }
+    out->light = change_of_light(light, lights);
+    if (n == 0) return;
+    out->colour = colours[winner(votes, LT_COUNT(votes))];
+    out->shape = whole ? shapes[winner(forms, LT_COUNT(forms))] : NULL;
+    out->motion = lti_toy_motion(track, n, out->shape);
+}
+
+lt_status lti_toy_read(lti_toy *out, lt_ctx *ctx, const uint8_t *frames, int32_t count)
+{
+    *out = (lti_toy){0};
+    eye *e = malloc(sizeof *e);
+    if (!e) return lti_fail(ctx, LT_ERR_MEM, "no memory to look at a clip");
+    look(out, e, frames, count);
+    free(e);
+    return LT_OK;
+}
+
+int lti_toy_agree(const lti_toy *got, const lti_toy *want, int *asked)
+{
+    const char *const a[LTI_TOY_ITEMS] = {got->ground, got->colour, got->shape, got->motion,
+                                          got->light},
+                      *const b[LTI_TOY_ITEMS] = {want->ground, want->colour, want->shape,
+                                                 want->motion, want->light};
+    int same = 0;
+    *asked = 0;
+    for (int i = 0; i < LTI_TOY_ITEMS; i++) {
+        *asked += b[i] != NULL;
+        same += a[i] && b[i] && !strcmp(a[i], b[i]);
+    }
+    return same;
+}
