@@ -53,7 +53,7 @@ static lt_status check(lt_ctx *ctx, const lt_writer_options *o)
         return lti_fail(ctx, LT_ERR_ARG, "frame rate %d/%d: not between 0 and 1000", o->fps_num,
                         o->fps_den);
     if (o->crf < -1 || o->crf > t->max_crf)
-        return lti_fail(ctx, LT_ERR_ARG, "crf %d: not in 0..%d for %s", o->crf, t->max_crf,
+        return lti_fail(ctx, LT_ERR_ARG, "crf %d: not in 1..%d for %s", o->crf, t->max_crf,
                         t->name);
     if (o->crf == 0 && o->codec == LT_CODEC_H264) /* High 4:4:4 Predictive: browsers refuse it */
         return lti_fail(ctx, LT_ERR_ARG, "crf 0: lossless h264 does not play in browsers, take 1");

@@ -198,25 +198,31 @@ lt_status lti_session_denoise_steps(lt_session *s, lti_denoise *d, int32_t done,
                             "the latent before decoding");
 }
 
+lt_status lti_session_denoiser(lti_denoise **out, lt_session *s, int32_t frames,
+                               const lti_text_rows *text, const float *first_frame)
+{
+    return lti_denoise_create(out, &(lti_denoise_options){.dit = s->m->dit,
+                                                          .frames = frames,
+                                                          .h = s->h,
+                                                          .w = s->w,
+                                                          .schedule = &s->schedule,
+                                                          .guidance = s->o.guidance_scale,
+                                                          .cond = text->of[0],
+                                                          .cond_rows = text->n[0],
+                                                          .uncond = text->of[1],
+                                                          .uncond_rows = text->n[1],
+                                                          .batch = s->report.cfg_batch,
+                                                          .seed = s->o.seed,
+                                                          .first_frame = first_frame,
+                                                          .cancel = &s->cancel,
+                                                          .attention = s->attention});
+}
+
 static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *first_frame)
 {
     const double t = lti_session_now();
     lti_denoise *d;
-    LT_TRY(lti_denoise_create(&d, &(lti_denoise_options){.dit = s->m->dit,
-                                                         .frames = s->frames,
-                                                         .h = s->h,
-                                                         .w = s->w,
-                                                         .schedule = &s->schedule,
-                                                         .guidance = s->o.guidance_scale,
-                                                         .cond = text->of[0],
-                                                         .cond_rows = text->n[0],
-                                                         .uncond = text->of[1],
-                                                         .uncond_rows = text->n[1],
-                                                         .batch = s->report.cfg_batch,
-                                                         .seed = s->o.seed,
-                                                         .first_frame = first_frame,
-                                                         .cancel = &s->cancel,
-                                                         .attention = s->attention}));
+    LT_TRY(lti_session_denoiser(&d, s, s->frames, text, first_frame));
     lt_status st = lti_denoise_begin(d, 0);
     if (st >= 0) st = lti_session_denoise_steps(s, d, 0, lti_denoise_steps(d));
     if (st >= 0) s->latent = lti_denoise_take_latent(d);

@@ -26,25 +26,6 @@ void lti_session_close_extend(lt_session *s)
     s->extend = NULL;
 }
 
-static lt_status create_denoiser(lt_session *s, const lti_text_rows *text)
-{
-    return lti_denoise_create(&s->extend->d,
-                              &(lti_denoise_options){.dit = s->m->dit,
-                                                     .frames = s->extend->policy.segment,
-                                                     .h = s->h,
-                                                     .w = s->w,
-                                                     .schedule = &s->schedule,
-                                                     .guidance = s->o.guidance_scale,
-                                                     .cond = text->of[0],
-                                                     .cond_rows = text->n[0],
-                                                     .uncond = text->of[1],
-                                                     .uncond_rows = text->n[1],
-                                                     .batch = s->report.cfg_batch,
-                                                     .seed = s->o.seed,
-                                                     .cancel = &s->cancel,
-                                                     .attention = s->attention});
-}
-
 static lt_status fill(lt_session *s, const lti_text_rows *text)
 {
     lti_extend *x = s->extend;
@@ -56,7 +37,7 @@ static lt_status fill(lt_session *s, const lti_text_rows *text)
         lt_dev_alloc(s->dev, (void **)&x->given, frame * (size_t)x->policy.overlap, LT_TAG_LATENT));
     if (x->policy.head == LTI_HEAD_FIRST)
         LT_TRY(lt_dev_alloc(s->dev, (void **)&x->first, frame, LT_TAG_LATENT));
-    return create_denoiser(s, text);
+    return lti_session_denoiser(&s->extend->d, s, s->extend->policy.segment, text, NULL);
 }
 
 lt_status lti_session_open_extend(lt_session *s)

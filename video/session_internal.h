@@ -66,6 +66,9 @@ LT_MUST_USE lt_status lti_session_encode(lt_session *s, lti_text_rows *rows,
                                          const char *const *text, int32_t texts);
 LT_MUST_USE lt_status lti_session_open_decoder(lt_session *s);
 
+/* A denoiser of so many latent frames under the session's options; first_frame: a latent, or NULL. */
+LT_MUST_USE lt_status lti_session_denoiser(lti_denoise **out, lt_session *s, int32_t frames,
+                                           const lti_text_rows *text, const float *first_frame);
 /* The steps of a denoiser, `done` of `all` steps of the video being done. */
 LT_MUST_USE lt_status lti_session_denoise_steps(lt_session *s, lti_denoise *d, int32_t done,
                                                 int32_t all);
