@@ -37,6 +37,12 @@ typedef struct lti_attn_part {
     int32_t key, n, col;
 } lti_attn_part;
 
+/* Keys that stand together in a panel, from their first word on, for column `col` of another panel. */
+typedef struct lti_attn_piece {
+    const lti_word *from;
+    int col;
+} lti_attn_piece;
+
 /* Running softmax of a row block: largest logit (base 2), what the sums so far are to be multiplied by, sum of weights. */
 typedef struct lti_attn_rows {
     float top[LTI_ATTN_LANES], fade[LTI_ATTN_LANES];
@@ -52,11 +58,13 @@ typedef struct lti_attn_isa {
     /* Keys key..key+n-1 of the head at src (key 0) into their places in the V panels at dst; panel_words from panel to panel. */
     void (*pack_values)(void *dst, int64_t panel_words, const void *src, lt_dtype t, int64_t ld,
                         int64_t key, int n, int dim);
+    /* A panel made of pieces of panels, n >= 1 in the order of their columns. Reads and writes up to keys - 1 words more than they have. */
+    void (*gather)(lti_word *dst, const lti_attn_piece *piece, int n, int words);
     /* s[r, p*keys + j] = q[r] . panel[p][j]. Meanwhile `lines` cache lines at ahead[p] are asked for. */
     void (*scores)(float *s, const void *q, const lti_word *const *panel, int npanels, int words,
                    const lti_word *const *ahead, int lines);
-    /* s[r, j] = s[r, j] * scale + bias[j] + rel[j - r], one panel; -inf where bias[j] is, whatever s is. */
-    void (*shift)(float *s, float scale, const float *bias, const float *rel);
+    /* s[r, j] = s[r, j] * scale + bias[j] + rel[j - r], n columns; -inf where bias[j] is, whatever s is. */
+    void (*shift)(float *s, float scale, const float *bias, const float *rel, int n);
     /* Weights 2^(s*scale - top) of the first ncols columns, f32 in s or pairs in p, and the new state. */
     void (*softmax)(float *s, void *p, int ncols, float scale, lti_attn_rows *st);
     /* o [npanels][rows][keys] = o * fade + weights . V; fade NULL: o is not read. Meanwhile `lines` cache lines are asked for in every panel, from

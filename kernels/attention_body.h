@@ -93,10 +93,18 @@ static void scores(float *s, const void *q, const lti_word *const *panel, int np
     }
 }
 
-static void shift(float *s, float scale, const float *bias, const float *rel)
+/* Row after row, so that what a piece writes beyond its columns is written over by the next piece and the next row. */
+static void gather(lti_word *dst, const lti_attn_piece *piece, int n, int words)
+{
+    for (int w = 0; w < words; w++)
+        for (int i = 0; i < n; i++)
+            memcpy(dst + w * NR + piece[i].col, piece[i].from + w * NR, NR * sizeof *dst);
+}
+
+static void shift(float *s, float scale, const float *bias, const float *rel, int n)
 {
     for (int r = 0; r < MR; r++, s += LTI_ATTN_LD)
-        for (int j = 0; j < NR; j++) {
+        for (int j = 0; j < n; j++) {
             const float x = s[j] * scale + (rel ? bias[j] + rel[j - r] : bias[j]);
             s[j] = bias[j] == -INFINITY ? -INFINITY : x;
         }
@@ -262,6 +270,6 @@ static void finish(void *out, lt_dtype t, int64_t ld, const float *o, const lti_
 #define LTI_ATTN_TABLE                                                                        \
     {                                                                                         \
         .rows = MR, .q_stride = Q_STRIDE, .keys = NR, .pairs = PAIRS, .pack_rows = pack_rows, \
-        .pack_values = pack_values, .scores = scores, .shift = shift, .softmax = softmax,     \
-        .values = values, .finish = finish                                                    \
+        .pack_values = pack_values, .gather = gather, .scores = scores, .shift = shift,       \
+        .softmax = softmax, .values = values, .finish = finish                                \
     }

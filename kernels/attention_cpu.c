@@ -3,12 +3,14 @@
  *     for a few heads at a time:
  *         in parallel: pack the keys into panels [head words][keys] and the values into panels [keys][columns]
  *         in parallel, a task a query block (up to BLOCK_ROWS rows of one plan tile):
- *             for each step (up to 128 listed keys: whole panels, several short runs in one)
+ *             for each step (128 listed keys, whatever runs they come from; fewer in the last)
+ *                 gather the keys that do not stand as a panel already
  *                 for each row block (14 rows on AVX-512): logits -> softmax -> output += weights . values
  *
  * The panels of a step (128 KiB at head size 128) stay in the second cache for all row blocks; logits and weights of a
- * row block (8 KiB) stay in the first. Panels begin at multiples of their width whatever the runs, so a panel may hold
- * keys that are not listed: their logits become -inf and their values are never read, so they may be anything, NaN too.
+ * row block (8 KiB) stay in the first. Packed panels begin at multiples of their width; where a run does not, or ends within one, the
+ * listed keys are copied into panels of their own, for all row blocks of the task: a step costs what its keys cost, wherever they are.
+ * Columns behind the last listed key may hold anything: their logits become -inf and their values are never read.
  *
  * A row's sums are ordered by its list of keys alone. Memory: packed keys and values of as many heads as fit PACK_BYTES,
  * at least one: 33 MB at 32,760 keys of head size 128.
@@ -40,11 +42,12 @@ enum {
 
 #define LOG2E 1.4426950408889634f
 
-/* Up to LTI_ATTN_STEP keys that are read together. Columns follow the panels: panel i is columns i*keys .. */
+/* Up to LTI_ATTN_STEP keys that are read together, in the order of the list: columns are places in it. */
 typedef struct step {
     int npanels, nparts;
-    int32_t panel[MAX_PANELS];
-    bool plain; /* all columns are listed, without bias */
+    int32_t panel[MAX_PANELS]; /* packed panel that these columns are; -1: gathered */
+    int32_t first[MAX_PANELS]; /* part that the first column is in */
+    bool plain;                /* all columns are listed, without bias */
     lti_attn_part part[LTI_ATTN_STEP];
     float bias[LTI_ATTN_STEP]; /* times log2 e; -inf: not listed */
 } step;
@@ -88,13 +91,6 @@ static const void *head_at(const job *j, const lt_mat *m, int64_t row, int head)
 
 /* ---- steps ---- */
 
-static void add_panel(step *s, int32_t panel, int keys)
-{
-    for (int i = 0; i < keys; i++)
-        s->bias[s->npanels * keys + i] = -INFINITY;
-    s->panel[s->npanels++] = panel;
-}
-
 static void add_part(step *s, int32_t begin, int32_t end, int col)
 {
     lti_attn_part *last = s->nparts ? &s->part[s->nparts - 1] : NULL;
@@ -104,31 +100,49 @@ static void add_part(step *s, int32_t begin, int32_t end, int col)
         s->part[s->nparts++] = (lti_attn_part){.key = begin, .n = end - begin, .col = col};
 }
 
-/* False: no keys left. */
-static bool next_step(step *s, cursor *c, int keys)
+/* Which columns are a packed panel as it is. */
+static void find_panels(step *s, int keys)
 {
-    int listed = 0;
-    s->npanels = s->nparts = 0;
-    s->plain = true;
-    while (c->run < c->end) {
-        const int32_t panel = c->pos / keys;
-        if (!s->npanels || s->panel[s->npanels - 1] != panel) {
-            if (s->npanels == LTI_ATTN_STEP / keys) break;
-            add_panel(s, panel, keys);
-        }
-        const int64_t panel_end = (int64_t)(panel + 1) * keys;
-        const int32_t end = (int32_t)lti_min64(c->run->end, panel_end);
-        const int col = (s->npanels - 1) * keys + c->pos % keys;
-        const float bias = c->run->flags & LT_RUN_BIAS ? c->run->bias * LOG2E : 0.0f;
-        for (int i = 0; i < end - c->pos; i++)
-            s->bias[col + i] = bias;
-        add_part(s, c->pos, end, col);
-        listed += end - c->pos;
-        s->plain = s->plain && bias == 0;
-        c->pos = end;
-        if (end == c->run->end && ++c->run < c->end) c->pos = c->run->begin;
+    int at = 0;
+    for (int p = 0; p < s->npanels; p++) {
+        const int col = p * keys;
+        while (s->part[at].col + s->part[at].n <= col)
+            at++;
+        const lti_attn_part *t = &s->part[at];
+        const int32_t key = t->key + col - t->col;
+        const bool whole = t->col <= col && t->col + t->n >= col + keys && key % keys == 0;
+        s->first[p] = at;
+        s->panel[p] = whole ? key / keys : -1;
     }
-    s->plain = s->plain && listed == s->npanels * keys;
+}
+
+/* False: no keys left. pairs: even keys stand in even columns. */
+static bool next_step(step *s, cursor *c, int keys, bool pairs)
+{
+    int col = 0;
+    s->nparts = 0;
+    s->plain = true;
+    while (c->run < c->end && col < LTI_ATTN_STEP) {
+        if (pairs && (col ^ c->pos) & 1) {
+            s->bias[col++] = -INFINITY;
+            s->plain = false;
+            continue;
+        }
+        const int n = (int)lti_min64(c->run->end - c->pos, LTI_ATTN_STEP - col);
+        const float bias = c->run->flags & LT_RUN_BIAS ? c->run->bias * LOG2E : 0.0f;
+        for (int i = 0; i < n; i++)
+            s->bias[col + i] = bias;
+        add_part(s, c->pos, c->pos + n, col);
+        s->plain = s->plain && bias == 0;
+        col += n;
+        c->pos += n;
+        if (c->pos == c->run->end && ++c->run < c->end) c->pos = c->run->begin;
+    }
+    s->npanels = (col + keys - 1) / keys;
+    s->plain = s->plain && col == s->npanels * keys;
+    for (; col < s->npanels * keys; col++)
+        s->bias[col] = -INFINITY;
+    find_panels(s, keys);
     return s->npanels > 0;
 }
 
@@ -216,6 +230,14 @@ typedef struct ahead {
     int k_lines, v_lines;
 } ahead;
 
+/* Packed panel that the first key of panel p stands in. */
+static int64_t first_key(const step *s, int p, int keys)
+{
+    const lti_attn_part *t = &s->part[s->first[p]];
+    const int into = p * keys - t->col;
+    return (t->key + (into > 0 ? into : 0)) / keys;
+}
+
 static ahead look_ahead(const job *j, const step *next, int slot, int i, int n)
 {
     ahead h = {0};
@@ -223,7 +245,8 @@ static ahead look_ahead(const job *j, const step *next, int slot, int i, int n)
     const int64_t panel_words = j->head_words * j->isa->keys,
                   k_lines = (panel_words / LINE_WORDS + n - 1) / n;
     for (int p = 0; p < next->npanels; p++)
-        h.k[p] = j->k + slot * j->k_words + next->panel[p] * panel_words + i * k_lines * LINE_WORDS;
+        h.k[p] = j->k + slot * j->k_words + first_key(next, p, j->isa->keys) * panel_words +
+                 i * k_lines * LINE_WORDS;
     h.k_lines = (int)k_lines;
     const int64_t pair = j->isa->pairs ? 2 : 1, row_words = j->isa->keys;
     const int64_t v_lines = (next->part[0].n / pair * row_words / LINE_WORDS + n - 1) / n;
@@ -232,23 +255,60 @@ static ahead look_ahead(const job *j, const step *next, int slot, int i, int n)
     return h;
 }
 
+/* The panels of a step, those that are gathered in `own`. */
+static void find_keys(const job *j, const step *s, int slot, lti_word *own,
+                      const lti_word *panel[MAX_PANELS])
+{
+    const int keys = j->isa->keys;
+    const int64_t panel_words = j->head_words * keys;
+    const lti_word *k = j->k + slot * j->k_words;
+    for (int p = 0; p < s->npanels; p++, own += panel_words) {
+        panel[p] = s->panel[p] < 0 ? own : k + s->panel[p] * panel_words;
+        if (s->panel[p] >= 0) continue;
+        lti_attn_piece piece[LTI_ATTN_STEP];
+        int n = 0;
+        const int end = (p + 1) * keys;
+        for (int32_t i = s->first[p]; i < s->nparts && s->part[i].col < end; i++) {
+            const lti_attn_part *t = &s->part[i];
+            int col = t->col > p * keys ? t->col : p * keys;
+            while (col < t->col + t->n && col < end) {
+                const int32_t key = t->key + col - t->col;
+                piece[n++] = (lti_attn_piece){.from = k + key / keys * panel_words + key % keys,
+                                              .col = col - p * keys};
+                col += keys - key % keys;
+            }
+        }
+        j->isa->gather(own, piece, n, (int)j->head_words);
+    }
+}
+
+/* Logits of a step with distances between rows and keys; columns that are not listed become -inf. */
+static void shift_parts(const job *j, const step *s, int32_t row, int slot, float *logits)
+{
+    const float *rel = j->rel + slot * j->rel_items + j->a->lq - 1 + REL_PAD - row;
+    int col = 0;
+    for (int i = 0; i <= s->nparts; i++) {
+        const lti_attn_part *t = &s->part[i];
+        const int to = i < s->nparts ? t->col : s->npanels * j->isa->keys;
+        if (to > col) j->isa->shift(logits + col, j->scale, s->bias + col, NULL, to - col);
+        if (i == s->nparts) break;
+        j->isa->shift(logits + to, j->scale, s->bias + to, rel + t->key, t->n);
+        col = to + t->n;
+    }
+}
+
 /* One step for one row block, whose first row is `row`. */
-static void row_block(const job *j, const step *s, const ahead *h, bool first, int32_t row,
-                      int slot, const lti_word *q, float *logits, void *weights, lti_attn_rows *st,
-                      float *o)
+static void row_block(const job *j, const step *s, const lti_word *const *panel, const ahead *h,
+                      bool first, int32_t row, int slot, const lti_word *q, float *logits,
+                      void *weights, lti_attn_rows *st, float *o)
 {
     const lti_attn_isa *isa = j->isa;
-    const lti_word *k = j->k + slot * j->k_words, *panel[MAX_PANELS];
-    for (int p = 0; p < s->npanels; p++)
-        panel[p] = k + s->panel[p] * j->head_words * isa->keys;
     isa->scores(logits, q, panel, s->npanels, (int)j->head_words, h->k, h->k_lines);
     const bool shifted = !s->plain || j->rel;
-    for (int p = 0; p < s->npanels && shifted; p++) {
-        const int col = p * isa->keys;
-        const int64_t from = (int64_t)s->panel[p] * isa->keys - row + j->a->lq - 1 + REL_PAD;
-        isa->shift(logits + col, j->scale, s->bias + col,
-                   j->rel ? j->rel + slot * j->rel_items + from : NULL);
-    }
+    if (j->rel)
+        shift_parts(j, s, row, slot, logits);
+    else if (shifted)
+        isa->shift(logits, j->scale, s->bias, NULL, s->npanels * isa->keys);
     isa->softmax(logits, weights, s->npanels * isa->keys, shifted ? 1.0f : j->scale, st);
     isa->values(o, weights, s->part, s->nparts, j->v + slot * j->v_words, j->key_words * isa->keys,
                 (int)j->out_panels, first ? NULL : st->fade, h->v, h->v_lines);
@@ -268,6 +328,8 @@ static void block_task(void *arg, int64_t task, int thread)
     float *o = (float *)(void *)(mem += j->q_bytes), *logits = (float *)(void *)(mem += j->o_bytes);
     void *weights = isa->pairs ? (void *)(mem + j->s_bytes) : logits;
     lti_attn_rows *st = (lti_attn_rows *)(void *)(mem + j->s_bytes + j->p_bytes);
+    lti_word *own = (lti_word *)(void *)(mem + j->s_bytes + j->p_bytes + j->st_bytes);
+    const lti_word *panel[MAX_PANELS];
     const int64_t q_words = j->head_words * isa->q_stride,
                   o_items = j->out_panels * isa->rows * isa->keys;
 
@@ -283,12 +345,13 @@ static void block_task(void *arg, int64_t task, int thread)
     if (c.run < c.end) c.pos = c.run->begin;
     step *now = s, *next = s + 1;
     bool first = true;
-    for (bool more = next_step(now, &c, isa->keys); more; first = false) {
-        more = next_step(next, &c, isa->keys);
+    for (bool more = next_step(now, &c, isa->keys, isa->pairs); more; first = false) {
+        more = next_step(next, &c, isa->keys, isa->pairs);
+        find_keys(j, now, slot, own, panel);
         for (int i = 0; i < nrb; i++) {
             const ahead h = look_ahead(j, next, slot, i, nrb);
-            row_block(j, now, &h, first, b->row + i * isa->rows, slot, q + i * q_words, logits,
-                      weights, &st[i], o + i * o_items);
+            row_block(j, now, panel, &h, first, b->row + i * isa->rows, slot, q + i * q_words,
+                      logits, weights, &st[i], o + i * o_items);
         }
         step *const t = now;
         now = next;
@@ -361,10 +424,11 @@ static lt_status get_memory(job *j)
     j->o_bytes = up(nrb * (size_t)(j->out_panels * isa->rows * isa->keys) * sizeof(float), 64);
     j->s_bytes = up((size_t)isa->rows * LTI_ATTN_LD * sizeof(float), 64);
     j->p_bytes = isa->pairs ? j->s_bytes : 0;
-    j->st_bytes = nrb * sizeof(lti_attn_rows);
+    j->st_bytes = up(nrb * sizeof(lti_attn_rows), 64);
     const size_t turn = a->k_rope ? (size_t)(isa->keys * a->head_dim) * sizeof(float) : 0;
-    const size_t work =
-        up(2 * sizeof(step), 64) + j->q_bytes + j->o_bytes + j->s_bytes + j->p_bytes + j->st_bytes;
+    const size_t own = (size_t)(LTI_ATTN_STEP * j->head_words + isa->keys) * sizeof(lti_word);
+    const size_t work = up(2 * sizeof(step), 64) + j->q_bytes + j->o_bytes + j->s_bytes +
+                        j->p_bytes + j->st_bytes + own;
     return lti_scratch_reserve(j->dev, work > turn ? work : turn);
 }
 

@@ -309,6 +309,47 @@ static void check_plans(lt_check *t)
     }
 }
 
+static void bring(lt_check *t, lt_buf b)
+{
+    LT_CHECK_OK(t, lt_dev_download(t->dev, b.host, b.dev, (size_t)b.n * b.elem));
+}
+
+/* What a row reads decides its bits, not where its keys stand: all of them, shifted by a few rows. Pairs of bf16 stay where they are. */
+static void check_places(lt_check *t)
+{
+    for (int i = 0; i < 2; i++) {
+        const int64_t by = i ? 6 : 5;
+        attn c = {
+            .lq = 90, .lk = 411, .heads = 2, .dim = 64, .in = i ? LT_BF16 : LT_F32, .out = LT_F32};
+        if (!lt_check_begin(t, "attention_%s_places", types(&c))) continue;
+        bufs a = make(t, &c, LT_FILL_UNIFORM), b = a;
+        const plan p = plan_random(t, &c, 30, 50, 20);
+        make_out(t, &c, &a);
+        lt_attention_args d = args(LT_DEV, &c, &a, &p);
+        LT_CHECK_OK(t, lt_attention(t->dev, &d));
+        bring(t, a.out);
+        plan moved = p;
+        for (int32_t r = 0; r < moved.nruns; r++) {
+            moved.runs[r].begin += (int32_t)by;
+            moved.runs[r].end += (int32_t)by;
+        }
+        plan_finish(t, &moved, c.heads);
+        attn longer = c;
+        longer.lk += by;
+        const size_t skip = (size_t)(by * cols_of(&c)) * lt_dtype_size(c.in);
+        b.k = lt_check_rand(t, c.in, longer.lk * cols_of(&c));
+        b.v = lt_check_rand(t, c.in, longer.lk * cols_of(&c));
+        memcpy((char *)b.k.host + skip, a.k.host, (size_t)a.k.n * a.k.elem);
+        memcpy((char *)b.v.host + skip, a.v.host, (size_t)a.v.n * a.v.elem);
+        lt_check_upload(t, b.k);
+        lt_check_upload(t, b.v);
+        make_out(t, &longer, &b);
+        d = args(LT_DEV, &longer, &b, &moved);
+        LT_CHECK_OK(t, lt_attention(t->dev, &d));
+        lt_check_same(t, "the same keys in other rows", b.out, a.out);
+    }
+}
+
 static void check_relative(lt_check *t)
 {
     for (int i = 0; i < 2; i++) {
@@ -328,11 +369,6 @@ static void check_relative(lt_check *t)
         const plan p = plan_dense(t, &c, 126);
         compare(t, &c, &b, &p, 5e-6);
     }
-}
-
-static void bring(lt_check *t, lt_buf b)
-{
-    LT_CHECK_OK(t, lt_dev_download(t->dev, b.host, b.dev, (size_t)b.n * b.elem));
 }
 
 /* Two halves of the keys, merged by their lse, are the whole. */
@@ -625,6 +661,7 @@ void lt_check_attention(lt_check *t)
     check_dense(t);
     check_fills(t);
     check_plans(t);
+    check_places(t);
     check_relative(t);
     check_merge(t);
     check_order(t);
