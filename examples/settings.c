@@ -130,6 +130,15 @@ static const lti_option rows[] = {
      "of encoded video that each stream keeps (default 64)"},
     {"memory", LTI_INT, LTI_SERVE, AT(memory), "MIB", 16, 100000000,
      "for videos together (default: what is free)"},
+    {"data-dir", LTI_TEXT, LTI_SERVE, AT(data_dir), "DIR", 0, 0,
+     "of the videos of /v1/videos and their journal (default\n"
+     "~/.local/state/longtake/PORT; with --port 0 one that goes with the server)"},
+    {"disk", LTI_INT, LTI_SERVE, AT(disk), "MIB", 1, 100000000,
+     "for them together; complete ones leave for new ones, the oldest first\n(default 16384)"},
+    {"retain-seconds", LTI_REAL, LTI_SERVE, AT(retain_seconds), "S", 1, 1e9,
+     "each is kept for (default 86400)"},
+    {"save-seconds", LTI_REAL, LTI_SERVE, AT(save_seconds), "S", 0.001, 86400,
+     "between savings that a restart goes on from (default 30)"},
     {"log-requests", LTI_FLAG, LTI_SERVE, AT(log_requests), NULL, 0, 0,
      "a line of JSON for every request and session on standard error,\nnot only for what went "
      "wrong"},

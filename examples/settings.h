@@ -44,10 +44,10 @@ typedef struct lti_settings {
     int32_t repeat, heads, seeds;
     const char *methods, *csv;
     /* the server; 0 or NULL = its default */
-    const char *host, *token_file, *origins, *tls_cert, *tls_key;
-    int32_t port, max_sessions, max_queue, max_connections, history,
-        memory; /* history: MiB; memory: MiB */
-    double max_seconds, resume_seconds, keep_seconds, drain_seconds;
+    const char *host, *token_file, *origins, *tls_cert, *tls_key, *data_dir;
+    int32_t port, max_sessions, max_queue, max_connections, history, memory,
+        disk; /* history, memory, disk: MiB */
+    double max_seconds, resume_seconds, keep_seconds, drain_seconds, retain_seconds, save_seconds;
     bool open, log_requests;
 } lti_settings;
 

@@ -506,6 +506,8 @@ static lti_unit *as_wanted(const lti_conn *c, lti_unit *u)
 static bool give_unit(lti_conn *c, lti_out *out, lti_unit *u)
 {
     c->next = u->frame + 1;
+    if (!c->catching_up && c->seek_frame < 0)
+        lti_observe(c->srv->metrics, LTI_TIME_LAG, lti_now() - u->born);
     u = as_wanted(c, u);
     if (c->owner) lti_live_progress(c->live, c->next, -1);
     if (!u) return false;

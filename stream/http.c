@@ -10,6 +10,9 @@
 
 enum { PIECE = 64 << 10, BODY_SECONDS = 60, REPLY_SECONDS = 60 };
 
+/* Of all requests together that are coming in. */
+enum { BODIES_BYTES = 128 << 20 };
+
 typedef struct lti_http {
     struct lws *wsi;
     struct lti_http *next;
@@ -91,6 +94,7 @@ static bool read_request(lti_http *h, struct lws *wsi, const char *path)
         copy_header(wsi, WSI_TOKEN_HTTP_AUTHORIZATION, r->authorization, sizeof r->authorization) &&
         ok;
     ok = copy_header(wsi, WSI_TOKEN_HTTP_RANGE, r->range, sizeof r->range) && ok;
+    ok = copy_header(wsi, WSI_TOKEN_HTTP_IF_RANGE, r->if_range, sizeof r->if_range) && ok;
     ok = copy_header(wsi, WSI_TOKEN_HTTP_CONTENT_TYPE, r->content_type, sizeof r->content_type) &&
          ok;
     ok = copy_header(wsi, WSI_TOKEN_HOST, r->host, sizeof r->host) && ok;
@@ -109,14 +113,20 @@ static int64_t content_length(struct lws *wsi)
     return lti_length_parse(text);
 }
 
-static void forget(lti_http *h)
+static void free_body(lt_server *srv, lti_http *h)
+{
+    if (h->body) srv->body_bytes -= h->want;
+    free(h->body);
+    h->body = NULL;
+}
+
+static void forget(lt_server *srv, lti_http *h)
 {
     if (h->re.done) h->re.done(h->re.user);
     if (h->re.fd > 0) close(h->re.fd);
     free(h->re.body);
-    free(h->body);
+    free_body(srv, h);
     h->re = (lti_http_reply){0};
-    h->body = NULL;
 }
 
 static void unlist(lt_server *srv, lti_http *h)
@@ -132,7 +142,7 @@ static void drop(lt_server *srv, session *s)
 {
     if (!s || !s->h) return;
     unlist(srv, s->h);
-    forget(s->h);
+    forget(srv, s->h);
     explicit_bzero(s->h->rq.authorization, sizeof s->h->rq.authorization);
     free(s->h);
     s->h = NULL;
@@ -181,8 +191,7 @@ static int reply(lt_server *srv, session *s)
     lti_http *h = s->h;
     uint8_t buf[LWS_PRE + 4096], *start = buf + LWS_PRE, *p = start;
     h->replied = true;
-    free(h->body);
-    h->body = NULL;
+    free_body(srv, h);
     lti_count(srv->metrics, LTI_COUNT_HTTP, 1);
     lti_say(srv, h->re.status >= 500 ? LT_LOG_ERROR : LT_LOG_INFO, "http",
             "{s:s, s:i, s:s, s:i, s:f}", "request_id", h->rq.request_id, "method",
@@ -301,11 +310,15 @@ static bool refused(lt_server *srv, lti_http *h)
 }
 
 /* True when a body is on its way that the route takes. */
-static bool awaits_body(lti_http *h, struct lws *wsi)
+static bool awaits_body(lt_server *srv, lti_http *h, struct lws *wsi)
 {
     const bool has = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
     const bool chunked = lws_hdr_custom_length(wsi, "transfer-encoding:", 18) > 0;
     if (!has && !chunked && h->rq.method != LTI_POST) return false;
+    if (!has && !chunked && h->route->max_body <= LTI_SMALL_BODY) {
+        h->close_after = true; /* what may follow all the same is not a request */
+        return false;
+    }
     h->want = has ? content_length(wsi) : -1;
     const bool too_big = h->want > (int64_t)h->route->max_body;
     if (chunked || !has)
@@ -318,13 +331,19 @@ static bool awaits_body(lti_http *h, struct lws *wsi)
         lti_reply_error(&h->re, 413, "invalid_request_error", "too_large", NULL,
                         "a body of %lld bytes: at most %zu are taken", (long long)h->want,
                         h->route->max_body);
+    else if (h->want > BODIES_BYTES - srv->body_bytes)
+        lti_reply_error(&h->re, 503, "server_error", "busy", NULL,
+                        "too many large requests at once");
     if (h->re.status) {
         h->close_after = true; /* the body that follows is not a request */
         return false;
     }
     if (h->want == 0) return false;
     h->body = malloc((size_t)h->want + 1);
-    if (h->body) return true;
+    if (h->body) {
+        srv->body_bytes += h->want;
+        return true;
+    }
     lti_reply_error(&h->re, 500, "server_error", "out_of_memory", NULL, "out of memory");
     h->close_after = true;
     return false;
@@ -356,7 +375,7 @@ static int begin(lt_server *srv, session *s, struct lws *wsi, const char *path)
         h->close_after = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0 ||
                          lws_hdr_custom_length(wsi, "transfer-encoding:", 18) > 0 ||
                          h->rq.method == LTI_POST || h->rq.method == LTI_OTHER;
-    else if (awaits_body(h, wsi)) {
+    else if (awaits_body(srv, h, wsi)) {
         lws_set_timeout(wsi, PENDING_TIMEOUT_HTTP_CONTENT, BODY_SECONDS);
         return 0;
     }
@@ -395,6 +414,7 @@ int lti_http_callback(struct lws *wsi, int reason, void *user, void *in, size_t 
         return 0;
     case LWS_CALLBACK_EVENT_WAIT_CANCELLED:
         atomic_store(&srv->woken, false);
+        lti_server_jobs_changed(srv);
         lti_http_wake(srv);
         lti_ws_wake(srv);
         return 0;

@@ -37,6 +37,8 @@ lt_status lti_input_open(AVFormatContext **in, lti_avfile *f, lt_ctx *ctx, const
 
 /* ---- picture.c, for reader.c ---- */
 
+/* Sides as the header of a PNG, JPEG, WebP or BMP says them; 0 when it is none. */
+void lti_picture_size(const uint8_t *data, size_t bytes, uint32_t *width, uint32_t *height);
 /* LT_ERR_UNSUPPORTED "a picture of w x h, more than ...". */
 lt_status lti_too_large(lt_ctx *ctx, const char *path, int w, int h);
 lt_status lti_size_check(lt_ctx *ctx, int32_t width, int32_t height);

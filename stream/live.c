@@ -69,6 +69,7 @@ static lt_status create(lti_live *l, lt_server *srv, const lti_live_options *o)
     l->free_pace = o->free_pace;
     l->created = lti_now();
     l->task.live = true;
+    l->task.slow = o->session->mode != LT_MODE_AR;
     l->task.bytes = o->bytes;
     lti_random_hex(hex, ID_BYTES);
     snprintf(l->id, sizeof l->id, "live_%s", hex);
@@ -335,6 +336,9 @@ static void on_progress(void *user, const lt_progress *p)
     static const char *const phases[] = {"text", "denoise", "decode"};
     lti_live *l = user;
     const double now = lti_now();
+    if (p->phase == LT_PHASE_DENOISE && p->step > 0)
+        lti_observe(l->srv->metrics, LTI_TIME_STEP, p->step_seconds);
+    if (p->phase == LT_PHASE_DENOISE) lti_sched_yield(l->srv->sched, &l->task);
     if (p->phase == LT_PHASE_DECODE || (now - l->progress_at < 0.2 && p->step < p->steps)) return;
     l->progress_at = now;
     say(l, json_pack("{s:s, s:s, s:i, s:i}", "type", "progress", "phase", phases[p->phase], "step",
@@ -359,21 +363,20 @@ static lt_status open_live(lti_task *t, lt_model *model, lt_ctx *ctx)
             .width = o.width, .height = o.height, .fps = o.fps, .crf = l->request.crf});
 }
 
-/* Parameter sets, codec and the beginning of the MP4, from the first access unit. */
-static lt_status configure(lti_live *l, lt_ctx *ctx, lti_unit *first)
+lt_status lti_live_configure(lti_hub_config *out, lt_ctx *ctx, const lt_server *srv,
+                             const lt_session_options *o, lti_unit *first)
 {
     enum { MAX_METADATA = 32 };
     lt_key_value meta[MAX_METADATA];
-    lti_hub_config c = {
-        .width = l->options.width, .height = l->options.height, .fps = l->options.fps};
+    lti_hub_config c = {.width = o->width, .height = o->height, .fps = o->fps};
     lti_parameter_sets(lti_unit_payload(first), first->bytes, c.sets, sizeof c.sets, &c.set_bytes);
     if (!lti_codec_string(c.sets, c.set_bytes, c.codec))
         return lti_fail(ctx, LT_ERR_CODEC, "the first picture has no parameter sets");
-    json_t *params = lti_video_request_echo(&l->options, &l->srv->info), *store = json_array();
+    json_t *params = lti_video_request_echo(o, &srv->info), *store = json_array();
     lt_status s = params && store ? LT_OK : lti_fail(ctx, LT_ERR_MEM, "no memory for metadata");
     if (s == LT_OK) {
         char generator[64];
-        snprintf(generator, sizeof generator, "Longtake %s", l->srv->o.version);
+        snprintf(generator, sizeof generator, "Longtake %s", srv->o.version);
         json_object_set_new(params, "generator", json_string(generator));
         const int32_t n = lti_video_metadata(params, meta, MAX_METADATA, store);
         s = lti_fmp4_init(ctx, &c.init, &c.init_bytes, c.sets, c.set_bytes, c.width, c.height,
@@ -381,11 +384,17 @@ static lt_status configure(lti_live *l, lt_ctx *ctx, lti_unit *first)
     }
     json_decref(params);
     json_decref(store);
-    if (s == LT_OK) {
-        lti_hub_configure(l->hub, &c);
-        say(l, lti_live_describe(l));
-    }
+    *out = c;
     return s;
+}
+
+static lt_status configure(lti_live *l, lt_ctx *ctx, lti_unit *first)
+{
+    lti_hub_config c;
+    LT_TRY(lti_live_configure(&c, ctx, l->srv, &l->options, first));
+    lti_hub_configure(l->hub, &c);
+    say(l, lti_live_describe(l));
+    return LT_OK;
 }
 
 static bool take_key_order(lti_live *l)
@@ -502,6 +511,7 @@ static void tell_stats(lti_live *l, const lt_frames *f, double seconds)
     l->speed = l->speed > 0 ? 0.8 * l->speed + 0.2 * speed : speed;
     const double lead = lead_of(l), mean = l->speed;
     pthread_mutex_unlock(&l->lock);
+    lti_note_realtime(l->srv->metrics, speed / l->options.fps);
     if (lead < 0 && !l->free_pace) lti_count(l->srv->metrics, LTI_COUNT_DEADLINES_MISSED, 1);
     lti_observe(l->srv->metrics, LTI_TIME_DECODE, f->decode_seconds);
     json_t *picture = measure(l, f->rgb, f->width, f->height);
@@ -522,6 +532,7 @@ static lt_status step(lti_task *t, lt_ctx *ctx)
     hand_on_prompt(l);
     const lt_status s = lt_session_next(l->session, &f);
     if (s != LT_OK) return s;
+    t->slow = l->options.mode == LT_MODE_EXTEND;
     const bool turned = f.prompt != l->prompt;
     if (turned) note_prompt(l, &f);
     if (f.first == 0 || f.block != l->block)

@@ -1,5 +1,5 @@
 /* metrics.c: counters and histograms, in Prometheus' text format 0.0.4. Labels are few and never a prompt or a session. */
-#include "stream/server.h"
+#include "stream/jobs.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -21,6 +21,7 @@ struct lti_metrics {
     atomic_uint_fast64_t counter[LTI_COUNTERS];
     pthread_mutex_t lock;
     histogram h[LTI_HISTOGRAMS]; /* {lock} */
+    double realtime;             /* {lock} */
     double born;                 /* seconds since 1970 */
 };
 
@@ -53,6 +54,13 @@ void lti_observe(lti_metrics *m, lti_histogram which, double seconds)
     pthread_mutex_lock(&m->lock);
     m->h[which].bucket[i]++;
     m->h[which].sum += seconds;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void lti_note_realtime(lti_metrics *m, double factor)
+{
+    pthread_mutex_lock(&m->lock);
+    m->realtime = m->realtime > 0 ? 0.9 * m->realtime + 0.1 * factor : factor;
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -176,6 +184,13 @@ char *lti_metrics_text(lt_server *srv)
     gauge(f, "websockets", "Open websocket connections", srv->nconns);
     gauge(f, "task_memory_bytes", "Memory that running tasks were admitted for",
           (double)s.memory_used);
+    pthread_mutex_lock(&srv->metrics->lock);
+    const double realtime = srv->metrics->realtime;
+    pthread_mutex_unlock(&srv->metrics->lock);
+    gauge(f, "realtime_factor", "Seconds of video drawn in a second of the device, lately",
+          realtime);
+    gauge(f, "jobs_disk_bytes", "Videos of jobs, whole and in the making",
+          (double)lti_jobs_disk(srv->jobs));
     put_device(f, &s);
     put_counters(f, srv->metrics);
     put_histograms(f, srv->metrics);

@@ -24,8 +24,28 @@ static uint32_t be32(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
+static uint32_t le24(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16;
+}
+
+/* The three kinds of WebP: lossy, lossless, extended. */
+static void webp_size(const uint8_t *d, uint32_t *w, uint32_t *h)
+{
+    if (!memcmp(d + 12, "VP8 ", 4)) {
+        *w = le24(d + 26) & 0x3fff;
+        *h = le24(d + 28) & 0x3fff;
+    } else if (!memcmp(d + 12, "VP8L", 4)) {
+        *w = 1 + (le24(d + 21) & 0x3fff);
+        *h = 1 + (le24(d + 22) >> 6 & 0x3fff);
+    } else if (!memcmp(d + 12, "VP8X", 4)) {
+        *w = 1 + le24(d + 24);
+        *h = 1 + le24(d + 27);
+    }
+}
+
 /* Sides as the header says them, for stills whose container does not tell before decoding; 0 when it is none of these. */
-static void header_size(const uint8_t *d, size_t n, uint32_t *w, uint32_t *h)
+void lti_picture_size(const uint8_t *d, size_t n, uint32_t *w, uint32_t *h)
 {
     *w = *h = 0;
     if (n >= 24 && !memcmp(d, "\x89PNG\r\n\x1a\n", 8)) {
@@ -36,6 +56,8 @@ static void header_size(const uint8_t *d, size_t n, uint32_t *w, uint32_t *h)
         const uint32_t y =
             (uint32_t)d[22] | (uint32_t)d[23] << 8 | (uint32_t)d[24] << 16 | (uint32_t)d[25] << 24;
         *h = y > INT32_MAX ? 0u - y : y; /* negative: rows top to bottom */
+    } else if (n >= 31 && !memcmp(d, "RIFF", 4) && !memcmp(d + 8, "WEBP", 4)) {
+        webp_size(d, w, h);
     } else if (n >= 4 && d[0] == 0xff && d[1] == 0xd8) {
         for (size_t i = 2; i + 9 < n && d[i] == 0xff;) {
             const uint8_t m = d[i + 1];
@@ -88,7 +110,7 @@ static lt_status decode_first(AVFrame *frame, lt_ctx *ctx, const char *path, AVF
         const int r = av_read_frame(in, pkt);
         if (r >= 0 && pkt->stream_index == stream) {
             uint32_t w, h;
-            header_size(pkt->data, (size_t)pkt->size, &w, &h);
+            lti_picture_size(pkt->data, (size_t)pkt->size, &w, &h);
             if (w > LTI_MAX_SIDE || h > LTI_MAX_SIDE) s = lti_too_large(ctx, path, (int)w, (int)h);
             if (s == LT_OK) e = avcodec_send_packet(dec, pkt);
         } else if (r < 0) {

@@ -201,6 +201,14 @@ static lt_status set_word(lt_ctx *ctx, const field *f, lti_video_request *r, con
     return LT_OK;
 }
 
+static lt_status set_bool(lt_ctx *ctx, const field *f, bool *out, const json_t *v)
+{
+    const char *text = json_string_value(v); /* of a form */
+    *out = text ? !strcmp(text, "true") : json_is_true(v);
+    if (json_is_boolean(v) || (text && (*out || !strcmp(text, "false")))) return LT_OK;
+    return wrong(ctx, f, "true or false");
+}
+
 static lt_status set_field(lt_ctx *ctx, const field *f, lti_video_request *r, const json_t *v)
 {
     void *at = (char *)r + f->offset;
@@ -215,9 +223,7 @@ static lt_status set_field(lt_ctx *ctx, const field *f, lti_video_request *r, co
     case SIZE:
         return set_size(ctx, f, r, v);
     case BOOL:
-        if (!json_is_boolean(v)) return wrong(ctx, f, "true or false");
-        *(bool *)at = json_is_true(v);
-        return LT_OK;
+        return set_bool(ctx, f, at, v);
     case MODE:
     case SAMPLER:
         break;
@@ -292,12 +298,14 @@ static void fill(lt_session_options *o, const lti_video_request *r, const lt_mod
     o->solver_set = r->solver >= 0;
     if (o->solver_set) o->solver = (lt_solver)r->solver;
     o->seed = r->seed;
+    o->image = r->image;
 }
 
 /* Which field a message of lt_session_validate is about: it begins with its name, or has it inside. */
 static void guess_param(lti_param *param, const char *message)
 {
-    static const char *const names[][2] = {{"num_frames", "num_frames"},
+    static const char *const names[][2] = {{"first frame", "input_reference"},
+                                           {"num_frames", "num_frames"},
                                            {"frames", "num_frames"},
                                            {"size", "size"},
                                            {"width", "size"},
@@ -358,6 +366,7 @@ json_t *lti_video_request_echo(const lt_session_options *o, const lt_model_info 
                   ar       ? "ar"
                   : extend ? "extend"
                            : "clip");
+    if (p && o->attention) json_object_set_new(p, "attention", json_string(o->attention));
     if (p && ar && o->cache) json_object_set_new(p, "cache", json_string(o->cache));
     return p;
 }

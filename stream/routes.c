@@ -1,5 +1,5 @@
 /* routes.c: what there is under which path. */
-#include "stream/server.h"
+#include "stream/jobs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -181,6 +181,12 @@ static const lti_route routes[] = {
     {LTI_GET | LTI_HEAD, "/readyz", get_ready, true, 0},
     {LTI_GET | LTI_HEAD, "/metrics", get_metrics, false, 0},
     {LTI_GET, "/v1/live/*/content", get_live_content, true, 0},
+    {LTI_POST, "/v1/videos", lti_videos_create, false, LTI_VIDEOS_BODY},
+    {LTI_GET, "/v1/videos", lti_videos_list, false, 0},
+    {LTI_GET, "/v1/videos/*", lti_videos_get, false, 0},
+    {LTI_DELETE, "/v1/videos/*", lti_videos_delete, false, 0},
+    {LTI_POST, "/v1/videos/*/cancel", lti_videos_cancel, false, LTI_SMALL_BODY},
+    {LTI_GET | LTI_HEAD, "/v1/videos/*/content", lti_videos_content, false, 0},
 };
 
 static bool matches(const char *pattern, const char *path)

@@ -119,18 +119,30 @@ static void let_in(lti_sched *s)
     }
 }
 
+static lt_status has_room(const lti_sched *s, const lti_task *t, double *wait)
+{
+    *wait = 0;
+    if (s->state.memory && t->bytes > s->state.memory) return LT_ERR_MEM;
+    if (t->again || length(s->queue[t->live]) < s->o.max_queue || (s->loaded && fits(s, t)))
+        return LT_OK;
+    *wait = eta(s, NULL, t->live);
+    return LT_AGAIN;
+}
+
+lt_status lti_sched_room(lti_sched *s, const lti_task *t, double *wait)
+{
+    pthread_mutex_lock(&s->lock);
+    const lt_status st = has_room(s, t, wait);
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
 lt_status lti_sched_submit(lti_sched *s, lti_task *t, double *wait)
 {
-    lt_status st = LT_OK;
-    *wait = 0;
     t->position = -2; /* not told yet */
     pthread_mutex_lock(&s->lock);
-    if (s->state.memory && t->bytes > s->state.memory)
-        st = LT_ERR_MEM;
-    else if (length(s->queue[t->live]) >= s->o.max_queue && !(s->loaded && fits(s, t))) {
-        st = LT_AGAIN;
-        *wait = eta(s, NULL, t->live);
-    } else {
+    const lt_status st = has_room(s, t, wait);
+    if (st == LT_OK) {
         append(&s->queue[t->live], t);
         let_in(s);
         count_queues(s);
@@ -189,7 +201,7 @@ static lti_task *find_stopped(const lti_sched *s)
     lti_task *const lists[] = {s->active, s->queue[1], s->queue[0]};
     for (size_t i = 0; i < LT_COUNT(lists); i++)
         for (lti_task *t = lists[i]; t; t = t->next)
-            if (t->stop || s->quit) return t;
+            if ((t->stop || s->quit) && !t->busy) return t;
     return NULL;
 }
 
@@ -201,6 +213,7 @@ static lti_task *choose(lti_sched *s, double *wait)
     *wait = (double)INFINITY;
     for (lti_task *t = s->active; t; t = t->next) {
         double w = (double)INFINITY;
+        if (t->busy) continue;
         const double due = t->ops->due(t, &w);
         if (isnan(due))
             *wait = fmin(*wait, w);
@@ -233,11 +246,14 @@ static void sleep_until_changed(lti_sched *s, double seconds)
 static lt_status work(lti_sched *s, lti_task *t)
 {
     lt_status st = LT_OK;
+    t->turn = ++s->turns;
+    t->busy = true;
     if (!t->opened) {
         t->opened = true;
         st = t->ops->open(t, s->net, s->ctx);
     }
     if (st == LT_OK) st = t->ops->step(t, s->ctx);
+    t->busy = false;
     lt_mem_stats m;
     lt_dev_mem_stats(s->dev, &m);
     pthread_mutex_lock(&s->lock);
@@ -261,11 +277,46 @@ static void run_tasks(lti_sched *s)
         if (stopped) {
             end_task(s, stopped, LT_ERR_CANCELLED);
         } else if (t) {
-            t->turn = ++s->turns;
             const lt_status st = work(s, t);
             if (st < 0 || st == LT_END) end_task(s, t, st);
         }
     }
+}
+
+/* One of those that cannot wait while t is in its step. Two that take long would wait for each other's end: only a job lets in one. */
+static lti_task *choose_urgent(lti_sched *s, const lti_task *t)
+{
+    lti_task *best = NULL;
+    double least = JOB_SLACK_S;
+    for (lti_task *other = s->active; other; other = other->next) {
+        double wait;
+        if (!other->live || other->busy || (t->live && other->slow)) continue;
+        const double due = other->ops->due(other, &wait);
+        if (!(due < least) && !(best && due == least && other->turn < best->turn)) continue;
+        best = other;
+        least = due;
+    }
+    return best;
+}
+
+void lti_sched_yield(lti_sched *s, lti_task *t)
+{
+    const double now = lti_now(), share = t->yielded > 0 ? now - t->yielded : 0;
+    for (;;) {
+        pthread_mutex_lock(&s->lock);
+        lti_task *stopped = s->quit ? NULL : find_stopped(s),
+                 *other = stopped || s->quit || t->stop ? NULL : choose_urgent(s, t);
+        pthread_mutex_unlock(&s->lock);
+        if (stopped) {
+            end_task(s, stopped, LT_ERR_CANCELLED);
+            continue;
+        }
+        if (!other) break;
+        const lt_status st = work(s, other);
+        if (st < 0 || st == LT_END) end_task(s, other, st);
+        if (t->live && lti_now() - now > share) break; /* as much for the others as it had */
+    }
+    t->yielded = lti_now();
 }
 
 /* What is free for sessions once the weights are in. */

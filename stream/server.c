@@ -1,5 +1,5 @@
 /* server.c: the server as a whole: port, loop, time, the end. */
-#include "stream/server.h"
+#include "stream/jobs.h"
 
 #include <errno.h>
 #include <math.h>
@@ -25,6 +25,9 @@ lt_server_options lt_server_options_default(void)
                                .keep_seconds = 600,
                                .drain_seconds = 20,
                                .history_bytes = 64u << 20,
+                               .retain_seconds = 86400,
+                               .save_seconds = 30,
+                               .disk_bytes = (uint64_t)16 << 30,
                                .version = "",
                                .log_level = LT_LOG_INFO};
 }
@@ -42,6 +45,9 @@ static void fill_defaults(lt_server_options *o)
     if (!(o->keep_seconds > 0)) o->keep_seconds = d.keep_seconds;
     if (!(o->drain_seconds > 0)) o->drain_seconds = d.drain_seconds;
     if (!o->history_bytes) o->history_bytes = d.history_bytes;
+    if (!(o->retain_seconds > 0)) o->retain_seconds = d.retain_seconds;
+    if (!(o->save_seconds > 0)) o->save_seconds = d.save_seconds;
+    if (!o->disk_bytes) o->disk_bytes = d.disk_bytes;
 }
 
 /* ---- live sessions: network thread ---- */
@@ -90,8 +96,26 @@ static bool all_ended(lt_server *srv)
 
 typedef struct timer {
     lws_sorted_usec_list_t sul; /* first */
+    lws_sorted_usec_list_t expiry;
     lt_server *srv;
 } timer;
+
+static void expire(lws_sorted_usec_list_t *sul);
+
+void lti_server_jobs_changed(lt_server *srv)
+{
+    timer *t = srv->timer;
+    if (atomic_exchange(&srv->job_over, false))
+        lws_sul_schedule(srv->lws, 0, &t->expiry, expire, 1);
+}
+
+/* Forgets jobs that have expired: when the next one is due, and every hour. */
+static void expire(lws_sorted_usec_list_t *sul)
+{
+    timer *t = lws_container_of(sul, timer, expiry);
+    const double next = fmin(fmax(lti_jobs_tick(t->srv->jobs), 1), 3600);
+    lws_sul_schedule(t->srv->lws, 0, &t->expiry, expire, (lws_usec_t)(next * 1e6));
+}
 
 static void tick(lws_sorted_usec_list_t *sul)
 {
@@ -208,6 +232,7 @@ lt_status lt_server_create(lt_server **out, lt_ctx *ctx, const lt_server_options
     atomic_init(&srv->stops, 0);
     atomic_init(&srv->woken, false);
     atomic_init(&srv->alive, false);
+    atomic_init(&srv->job_over, false);
     pthread_mutex_init(&srv->lock, NULL);
     srv->started = lti_now();
     srv->metrics = lti_metrics_create();
@@ -217,6 +242,7 @@ lt_status lt_server_create(lt_server **out, lt_ctx *ctx, const lt_server_options
     av_log_set_level(AV_LOG_QUIET);
     if (s == LT_OK) s = check_options(srv, ctx);
     if (s == LT_OK) s = lt_model_probe(&srv->info, ctx, &srv->o.model);
+    if (s == LT_OK) s = lti_jobs_open(&srv->jobs, ctx, srv);
     if (s == LT_OK) s = listen_on(srv, ctx);
     if (s == LT_OK)
         atomic_store(&srv->alive, true);
@@ -272,11 +298,15 @@ lt_status lt_server_run(lt_server *srv)
                                                  .memory = srv->o.memory,
                                                  .ready = on_ready,
                                                  .user = srv}));
+    lti_jobs_resume(srv->jobs);
+    timer *t = srv->timer;
+    expire(&t->expiry);
     announce(srv);
     while (!finished(srv) && lws_service(srv->lws, 0) >= 0)
         continue;
     for (lti_live *l = srv->lives; l; l = lti_live_get_net(l)->sibling)
         lti_live_stop(l, "server_stopped");
+    lti_jobs_suspend(srv->jobs);
     lti_sched_finish(srv->sched);
     pthread_mutex_lock(&srv->lock);
     const lt_status s = srv->load_status;
@@ -303,6 +333,7 @@ void lt_server_destroy(lt_server **server)
         lti_live_release(l);
     }
     lti_sched_destroy(&srv->sched); /* after the sockets: their ends still speak of it */
+    lti_jobs_close(&srv->jobs);
     lti_tokens_free(srv->tokens);
     lti_metrics_destroy(srv->metrics);
     pthread_mutex_destroy(&srv->lock);

@@ -171,12 +171,16 @@ typedef struct lti_task_ops {
 struct lti_task {
     const lti_task_ops *ops;
     bool live;      /* else a job: runs when no live task is in need */
+    bool again;     /* it was accepted before: a full queue does not refuse it */
+    bool slow;      /* its next step may be a whole denoising: device thread */
     uint64_t bytes; /* of memory, beside the weights */
     /* the scheduler's */
     lti_task *next;
     bool opened, stop;
+    bool busy; /* in a step now: device thread */
     int32_t position;
-    uint64_t turn; /* device thread */
+    uint64_t turn;  /* device thread */
+    double yielded; /* when it went on last: device thread */
 };
 
 typedef struct lti_sched lti_sched;
@@ -195,6 +199,10 @@ void lti_sched_finish(lti_sched *s);
 void lti_sched_destroy(lti_sched **s);
 /* LT_OK: it will run now or later. LT_AGAIN: the queue is full, *eta says for how long. LT_ERR_MEM: it can never fit. */
 lt_status lti_sched_submit(lti_sched *s, lti_task *t, double *eta);
+/* What lti_sched_submit would say. */
+lt_status lti_sched_room(lti_sched *s, const lti_task *t, double *eta);
+/* Device thread, from inside a long step of t, where its session can wait: those whose viewers would run dry get their turns. */
+void lti_sched_yield(lti_sched *s, lti_task *t);
 /* Ends a task with LT_ERR_CANCELLED at the next step, or takes it out of the queue. Any thread. */
 void lti_sched_stop(lti_sched *s, lti_task *t);
 void lti_sched_wake(
@@ -218,6 +226,7 @@ typedef struct lti_video_request {
     lt_mode mode;
     int32_t solver; /* -1: not given */
     int32_t crf;
+    const uint8_t *image; /* borrowed: not a field */
 } lti_video_request;
 /* Fills *r from the fields of an object. `strict`: an unknown field is an error; else it is left. *param: the field that a message is
  * about, of static storage or in `name`. Errors: LT_ERR_ARG. Call lti_video_request_free after either. */
@@ -313,6 +322,9 @@ void lti_live_stop(lti_live *l, const char *reason);
 /* The owner has been sent all before `sent` and shows pts_us now (-1: not told). */
 void lti_live_progress(lti_live *l, int64_t sent, int64_t pts_us);
 void lti_live_alone(lti_live *l); /* the owner is gone: the clock runs by itself */
+/* Codec, parameter sets and the beginning of the MP4, from the first access unit. c->init is the caller's. */
+LT_MUST_USE lt_status lti_live_configure(lti_hub_config *c, lt_ctx *ctx, const lt_server *srv,
+                                         const lt_session_options *o, lti_unit *first);
 /* What the network thread notes on it. */
 typedef struct lti_live_net {
     struct lti_conn *owner; /* NULL: none now */
@@ -338,6 +350,9 @@ lti_live_net *lti_live_get_net(lti_live *l);
     X(HTTP, "http_requests_total", "HTTP requests answered")                                    \
     X(WEBSOCKETS, "websockets_total", "Websocket connections accepted")                         \
     X(JOBS, "jobs_total", "Jobs accepted")                                                      \
+    X(JOBS_COMPLETE, "jobs_complete_total", "Jobs drawn to their end")                          \
+    X(JOBS_CANCELLED, "jobs_cancelled_total", "Jobs stopped or deleted before their end")       \
+    X(JOBS_RESUMED, "jobs_resumed_total", "Jobs gone on with after a restart")                  \
     X(JOBS_FAILED, "jobs_failed_total", "Jobs that ended in an error")
 typedef enum lti_counter {
 #define LTI_COUNTER_ENUM(name, text, help) LTI_COUNT_##name,
@@ -350,8 +365,10 @@ typedef enum lti_counter {
     X(QUEUE_WAIT, "queue_wait_seconds", "From request to the device")                      \
     X(TEXT, "text_encode_seconds", "Reading of a session's first prompt")                  \
     X(BLOCK, "block_seconds", "Drawing of a block")                                        \
+    X(STEP, "denoise_step_seconds", "A step of denoising (of blocks: a block)")            \
     X(DECODE, "vae_decode_seconds", "Decoding of a group of frames")                       \
     X(ENCODE, "encode_frame_seconds", "Encoding of a frame")                               \
+    X(LAG, "client_lag_seconds", "From a frame being encoded to its being sent")           \
     X(SWITCH, "prompt_switch_seconds", "From a prompt to its first frame encoded")         \
     X(CANCEL, "cancel_seconds", "From stop to the device being free")
 typedef enum lti_histogram {
@@ -366,6 +383,8 @@ lti_metrics *lti_metrics_create(void); /* NULL: no memory */
 void lti_metrics_destroy(lti_metrics *m);
 void lti_count(lti_metrics *m, lti_counter c, uint64_t n);         /* any thread */
 void lti_observe(lti_metrics *m, lti_histogram h, double seconds); /* any thread */
+/* Seconds of video that a second of drawing gave to a live session. Any thread. */
+void lti_note_realtime(lti_metrics *m, double factor);
 /* Prometheus text format 0.0.4; malloc'd. */
 char *lti_metrics_text(lt_server *srv);
 
@@ -377,6 +396,8 @@ LT_MUST_USE lt_status lti_tokens_read(lti_tokens **out, lt_ctx *ctx, const char 
 void lti_tokens_free(lti_tokens *t);
 /* Index of the token, or -1; takes as long whatever the text. */
 int lti_tokens_find(const lti_tokens *t, const char *text);
+/* Whose things they are, without telling the token: 16 hexadecimal digits. */
+void lti_tokens_owner(const lti_tokens *t, int index, char out[17]);
 bool lti_equal(const char *a, const char *b); /* in constant time for texts of equal length */
 /* n random bytes in hexadecimal, 2n+1 characters. */
 void lti_random_hex(char *out, size_t n);
@@ -437,7 +458,7 @@ typedef enum lti_method {
 typedef struct lti_http_request {
     lti_method method;
     char path[1024], query[2048]; /* path is decoded, query is not */
-    char authorization[512], range[128], content_type[256], host[256], origin[256],
+    char authorization[512], range[128], if_range[128], content_type[256], host[256], origin[256],
         idempotency_key[256];
     char request_id[65];
     const uint8_t *body;
@@ -463,6 +484,7 @@ typedef struct lti_http_reply {
     int headers;
 } lti_http_reply;
 typedef void lti_handler(lt_server *srv, lti_http_request *rq, lti_http_reply *re);
+enum { LTI_SMALL_BODY = 4096 }; /* a POST that takes no more needs none, nor a length */
 typedef struct lti_route {
     unsigned methods;
     const char *path; /* "/v1/videos/ *": a star stands for one segment */
@@ -521,11 +543,14 @@ struct lt_server {
     struct lti_http *http_list; /* connections: network thread */
     struct lti_ws *ws_list;
     lti_live *lives; /* linked by `sibling`: network thread */
+    struct lti_jobs *jobs;
+    int64_t body_bytes; /* of requests that are coming in: network thread */
     int32_t nconns;
     bool ticking;
     atomic_int ready; /* 1: the model is there, -1: it is not */
     atomic_int stops; /* calls of lt_server_stop */
     atomic_bool woken, alive;
+    atomic_bool job_over; /* since expiry was looked at */
     pthread_mutex_t lock;
     lt_status load_status;  /* {lock} */
     char load_message[512]; /* {lock} */
@@ -537,6 +562,7 @@ struct lt_server {
 void lti_server_wake(lt_server *srv); /* any thread: the network thread looks at its connections */
 lti_live *lti_server_find_live(lt_server *srv, const char *id); /* borrowed */
 void lti_server_add_live(lt_server *srv, lti_live *l);          /* takes a reference */
-void lti_server_tick_on(lt_server *srv); /* there is something to look after */
+void lti_server_tick_on(lt_server *srv);      /* there is something to look after */
+void lti_server_jobs_changed(lt_server *srv); /* network thread: looks when the next one expires */
 
 #endif

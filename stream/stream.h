@@ -114,6 +114,10 @@ typedef struct lt_server_options {
     double drain_seconds;   /* at most, after lt_server_stop; 0 = 20 */
     uint64_t history_bytes; /* of encoded frames that a stream keeps; 0 = 64 MiB */
     uint64_t memory;        /* for sessions together; 0 = what the machine has free */
+    const char *jobs_dir;   /* of videos made by /v1/videos; NULL = one that goes with the server */
+    double retain_seconds;  /* such a video is kept for; 0 = 86400 */
+    double save_seconds;    /* between savings of a job that a restart goes on from; 0 = 30 */
+    uint64_t disk_bytes;    /* for them together; 0 = 16 GiB */
     const char *version;
     lt_log_fn *log; /* lines of JSON; any thread */
     void *log_user;

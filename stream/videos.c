@@ -1,0 +1,528 @@
+/* videos.c: /v1/videos: the OpenAI videos API over the table of jobs. Requests in JSON or multipart/form-data; pictures come with the
+ * request, no address of a client's is ever fetched. */
+#include "stream/jobs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <libavutil/base64.h>
+
+enum { MAX_PARTS = 64, MAX_PICTURE = 20 << 20, MAX_PIXELS = 4096 * 4096, MAX_LIST = 100 };
+
+/* ---- the request ---- */
+
+typedef struct order {
+    json_t *fields;         /* of the video, without the picture */
+    const uint8_t *picture; /* as it was sent, or NULL */
+    size_t picture_bytes;
+    uint8_t *decoded; /* owns picture, or NULL */
+    lti_param param;
+} order;
+
+static void free_order(order *o)
+{
+    json_decref(o->fields);
+    free(o->decoded);
+}
+
+static lt_status wrong(order *o, lt_ctx *ctx, const char *param, const char *message)
+{
+    snprintf(o->param.name, sizeof o->param.name, "%.63s", param);
+    return lti_fail(ctx, LT_ERR_ARG, "%s: %s", param, message);
+}
+
+/* "data:image/png;base64,..." */
+static lt_status take_data_url(order *o, lt_ctx *ctx, const char *url)
+{
+    static const char where[] = "input_reference";
+    const char *data = url ? strstr(url, ";base64,") : NULL;
+    if (!url || strncmp(url, "data:image/", 11) || !data)
+        return wrong(o, ctx, where,
+                     "a file, or a data URL of a picture in base64, is wanted; "
+                     "addresses are not fetched");
+    data += 8;
+    const size_t n = strlen(data);
+    if (n / 4 * 3 > MAX_PICTURE) return wrong(o, ctx, where, "larger than 20 MiB");
+    o->decoded = malloc(n / 4 * 3 + 4);
+    if (!o->decoded) return lti_fail(ctx, LT_ERR_MEM, "no memory for a picture");
+    const int bytes = av_base64_decode(o->decoded, data, (int)(n / 4 * 3 + 4));
+    if (bytes < 1) return wrong(o, ctx, where, "not base64");
+    o->picture = o->decoded;
+    o->picture_bytes = (size_t)bytes;
+    return LT_OK;
+}
+
+static lt_status take_reference(order *o, lt_ctx *ctx)
+{
+    json_t *v = json_object_get(o->fields, "input_reference");
+    if (!v || json_is_null(v)) return LT_OK;
+    const char *url = json_string_value(json_is_object(v) ? json_object_get(v, "image_url") : v);
+    const lt_status s = take_data_url(o, ctx, url);
+    json_object_del(o->fields, "input_reference");
+    return s;
+}
+
+/* Fields that clients put into an object, or a text of one, of their own. */
+static lt_status take_extra(order *o, lt_ctx *ctx)
+{
+    json_t *v = json_incref(json_object_get(o->fields, "extra_body"));
+    if (!v) return LT_OK;
+    if (json_is_string(v)) {
+        json_t *inner = lti_wire_json(ctx, json_string_value(v), json_string_length(v), 1 << 20);
+        json_decref(v);
+        v = inner;
+    }
+    json_object_del(o->fields, "extra_body");
+    const bool ok = json_is_object(v) && !json_object_update_missing(o->fields, v);
+    json_decref(v);
+    return ok ? LT_OK : wrong(o, ctx, "extra_body", "an object of fields is wanted");
+}
+
+static lt_status read_parts(order *o, lt_ctx *ctx, const lti_http_request *rq)
+{
+    lti_part part[MAX_PARTS];
+    const int n = lti_multipart_parse(rq->content_type, rq->body, rq->body_bytes, part, MAX_PARTS);
+    if (n < 0) return lti_fail(ctx, LT_ERR_FORMAT, "the body is not multipart/form-data");
+    for (int i = 0; i < n; i++) {
+        const lti_part *p = &part[i];
+        const bool url = !strcmp(p->name, "input_reference[image_url]");
+        const char *name = url ? "input_reference" : p->name;
+        if (p->file && !strcmp(name, "input_reference")) {
+            o->picture = p->data;
+            o->picture_bytes = p->bytes;
+            continue;
+        }
+        if (p->file) return wrong(o, ctx, name, "no file is taken here");
+        const bool valid = lti_text_valid((const char *)p->data, p->bytes);
+        json_t *text = valid ? json_stringn((const char *)p->data, p->bytes) : NULL;
+        if (!text) return wrong(o, ctx, name, "not a text of UTF-8, or with control characters");
+        if (json_object_get(o->fields, name)) {
+            json_decref(text);
+            return wrong(o, ctx, name, "given twice");
+        }
+        json_object_set_new(o->fields, name, text);
+    }
+    return LT_OK;
+}
+
+static lt_status read_order(order *o, lt_ctx *ctx, const lti_http_request *rq)
+{
+    if (!strncasecmp(rq->content_type, "multipart/form-data", 19)) {
+        o->fields = json_object();
+        if (!o->fields) return lti_fail(ctx, LT_ERR_MEM, "no memory for a request");
+        LT_TRY(read_parts(o, ctx, rq));
+    } else {
+        o->fields = lti_wire_json(ctx, rq->body ? (const char *)rq->body : "", rq->body_bytes,
+                                  LTI_VIDEOS_BODY);
+        if (!o->fields) return LT_ERR_FORMAT;
+        if (!json_is_object(o->fields))
+            return lti_fail(ctx, LT_ERR_FORMAT, "a JSON object is wanted");
+    }
+    LT_TRY(take_extra(o, ctx));
+    LT_TRY(take_reference(o, ctx));
+    if (o->picture_bytes > MAX_PICTURE)
+        return wrong(o, ctx, "input_reference", "larger than 20 MiB");
+    return LT_OK;
+}
+
+/* What an Idempotency-Key stands for: FNV-1a over fields in order and picture. Multipart boundaries differ from try to try. */
+static void fingerprint(const order *o, char out[17])
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    char *text = json_dumps(o->fields, JSON_COMPACT | JSON_SORT_KEYS);
+    for (const char *p = text; p && *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    for (size_t i = 0; i < o->picture_bytes; i++)
+        h = (h ^ o->picture[i]) * 0x100000001b3u;
+    free(text);
+    snprintf(out, 17, "%016" PRIx64, h);
+}
+
+/* ---- making ---- */
+
+/* The picture as it will be used: scaled, without what else was in the file. */
+static lt_status store_picture(lti_job *j, order *o, lt_ctx *ctx, uint8_t **rgb)
+{
+    char in[LTI_JOB_PATH], png[LTI_JOB_PATH];
+    uint32_t w, h;
+    lti_picture_size(o->picture, o->picture_bytes, &w, &h);
+    if (!w || !h) return wrong(o, ctx, "input_reference", "not a PNG, JPEG, WebP or BMP picture");
+    if ((uint64_t)w * h > MAX_PIXELS)
+        return wrong(o, ctx, "input_reference", "more than 4096x4096 pixels");
+    lti_jobs_path(j->srv->jobs, j->id, "in", in, sizeof in);
+    lti_jobs_path(j->srv->jobs, j->id, "png", png, sizeof png);
+    const int fd = open(in, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const bool ok = fd >= 0 && write(fd, o->picture, o->picture_bytes) == (ssize_t)o->picture_bytes;
+    if (fd >= 0) close(fd);
+    lt_status s = ok ? LT_OK : LT_ERR_IO;
+    if (s < 0) lti_fail(ctx, s, "the picture cannot be kept: %s", strerror(errno));
+    const lt_session_options *v = &j->options;
+    if (s == LT_OK && lt_picture_read(rgb, ctx, in, v->width, v->height) < 0)
+        s = wrong(o, ctx, "input_reference", "the picture cannot be decoded");
+    unlink(in);
+    if (s == LT_OK && lt_picture_write(ctx, png, *rgb, v->width, v->height) < 0)
+        s = lti_fail(ctx, LT_ERR_IO, "the picture cannot be kept");
+    return s;
+}
+
+static lt_status prepare(lti_job *j, order *o, lt_ctx *ctx)
+{
+    static const uint8_t some[3];
+    lt_server *srv = j->srv;
+    lt_estimate e;
+    uint8_t *rgb = NULL;
+    char seed[24];
+    LT_TRY(lti_video_request_parse(&j->request, ctx, j->fields, true, &o->param));
+    j->request.image = o->picture ? some : NULL;
+    LT_TRY(lti_video_request_options(&j->options, ctx, &j->request, &srv->info, srv->o.max_seconds,
+                                     &o->param));
+    j->request.image = j->options.image = NULL; /* read again when it is drawn */
+    LT_TRY(lt_session_estimate(&e, ctx, &srv->o.model, &j->options));
+    j->task.bytes = e.total_peak > e.weights ? e.total_peak - e.weights : 0;
+    j->image = o->picture != NULL;
+    if (j->image) {
+        const lt_status s = store_picture(j, o, ctx, &rgb);
+        free(rgb);
+        LT_TRY(s);
+    }
+    snprintf(seed, sizeof seed, "%" PRIu64, j->options.seed);
+    json_object_set_new(j->fields, "seed", json_string(seed)); /* a restart draws the same */
+    char generator[64];
+    snprintf(generator, sizeof generator, "Longtake %s", srv->o.version);
+    j->params = lti_video_request_echo(&j->options, &srv->info);
+    if (!j->params || json_object_set_new(j->params, "generator", json_string(generator)))
+        return lti_fail(ctx, LT_ERR_MEM, "no memory for a job");
+    return LT_OK;
+}
+
+static void owner_of(const lt_server *srv, const lti_http_request *rq, char out[LTI_JOB_OWNER])
+{
+    *out = 0;
+    if (srv->tokens && rq->tenant >= 0) lti_tokens_owner(srv->tokens, rq->tenant, out);
+}
+
+static void reply_job(lti_http_reply *re, int status, lti_job *j)
+{
+    lti_reply_json(re, status, lti_job_object(j));
+}
+
+static void refuse_busy(lt_server *srv, lti_http_reply *re, lt_status s, double eta)
+{
+    lti_count(srv->metrics, LTI_COUNT_REFUSED, 1);
+    if (s == LT_ERR_MEM)
+        lti_reply_error(re, 400, "invalid_request_error", "out_of_memory", NULL,
+                        "the machine does not have the memory that this video needs");
+    else if (s == LT_AGAIN)
+        lti_reply_error(re, 429, "rate_limit_error", "queue_full", NULL,
+                        "the queue is full; a place is free in about %.0f s", ceil(eta) + 1);
+    else
+        lti_reply_error(re, 507, "server_error", "disk_full", NULL,
+                        "the job cannot be written down: there is no room on the disk");
+    if (s == LT_AGAIN)
+        lti_reply_header(re, "retry-after", "%.0f", fmin(fmax(ceil(eta) + 1, 1), 3600));
+}
+
+/* The same request again is the same job. True: answered. */
+static bool answered_before(lt_server *srv, const lti_http_request *rq, lti_http_reply *re,
+                            const char *owner, const char *print)
+{
+    lti_job *j =
+        *rq->idempotency_key ? lti_jobs_find_key(srv->jobs, rq->idempotency_key, owner) : NULL;
+    if (!j) return false;
+    if (!strcmp(j->print, print))
+        reply_job(re, 200, j);
+    else
+        lti_reply_error(re, 422, "invalid_request_error", "idempotency_key_reused",
+                        "Idempotency-Key", "this key was used for another request");
+    lti_job_release(j);
+    return true;
+}
+
+static void create_job(lt_server *srv, lti_http_request *rq, lti_http_reply *re, order *o)
+{
+    lti_job *j;
+    char owner[LTI_JOB_OWNER], print[17];
+    double eta = 0;
+    lt_status s = read_order(o, srv->ctx, rq);
+    if (s < 0) {
+        lti_reply_status(re, srv->ctx, s, o->param.name);
+        return;
+    }
+    owner_of(srv, rq, owner);
+    fingerprint(o, print);
+    if (answered_before(srv, rq, re, owner, print)) return;
+    s = lti_job_create(&j, srv->ctx, srv, json_incref(o->fields));
+    if (s == LT_OK) {
+        memcpy(j->owner, owner, sizeof owner);
+        memcpy(j->print, print, sizeof print);
+        if (*rq->idempotency_key) j->key = strdup(rq->idempotency_key);
+        s = prepare(j, o, srv->ctx);
+    }
+    if (s < 0) {
+        lti_reply_status(re, srv->ctx, s, o->param.name);
+    } else {
+        s = lti_jobs_room(srv->jobs, 1) ? lti_jobs_add(srv->jobs, j, &eta) : LT_ERR_IO;
+        if (s == LT_OK) {
+            lti_count(srv->metrics, LTI_COUNT_JOBS, 1);
+            lti_say(srv, LT_LOG_INFO, "job_created", "{s:s, s:s}", "job_id", j->id, "request_id",
+                    rq->request_id);
+            reply_job(re, 200, j);
+        } else
+            refuse_busy(srv, re, s, eta);
+    }
+    if (j && s != LT_OK) lti_jobs_discard(srv->jobs, j);
+    lti_job_release(j);
+}
+
+void lti_videos_create(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
+{
+    order o = {0};
+    if (srv->draining) {
+        lti_reply_error(re, 503, "server_error", "draining", NULL, "the server is shutting down");
+        lti_reply_header(re, "retry-after", "10");
+        return;
+    }
+    create_job(srv, rq, re, &o);
+    free_order(&o);
+}
+
+/* ---- looking ---- */
+
+/* A reference; NULL: the reply says that there is none. */
+static lti_job *find(lt_server *srv, const lti_http_request *rq, lti_http_reply *re)
+{
+    char id[64], owner[LTI_JOB_OWNER];
+    owner_of(srv, rq, owner);
+    lti_job *j =
+        lti_path_segment(rq->path, 2, id, sizeof id) ? lti_jobs_find(srv->jobs, id, owner) : NULL;
+    if (!j)
+        lti_reply_error(re, 404, "invalid_request_error", "not_found", "video_id",
+                        "there is no video of that id");
+    return j;
+}
+
+void lti_videos_get(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
+{
+    lti_job *j = find(srv, rq, re);
+    if (j) reply_job(re, 200, j);
+    lti_job_release(j);
+}
+
+void lti_videos_delete(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
+{
+    lti_job *j = find(srv, rq, re);
+    if (!j) return;
+    lti_jobs_delete(srv->jobs, j);
+    lti_reply_json(
+        re, 200,
+        json_pack("{s:s, s:s, s:b}", "id", j->id, "object", "video.deleted", "deleted", 1));
+    lti_job_release(j);
+}
+
+void lti_videos_cancel(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
+{
+    lti_job *j = find(srv, rq, re);
+    if (!j) return;
+    lti_jobs_cancel(srv->jobs, j);
+    reply_job(re, 200, j);
+    lti_job_release(j);
+}
+
+typedef struct page {
+    lti_job *job[MAX_LIST]; /* references */
+    int count, limit;
+    bool more, known; /* known: the cursor was found */
+} page;
+
+/* The jobs of an owner behind the one called `after`, oldest or newest first. */
+static void collect(lt_server *srv, page *p, const char *owner, const char *after,
+                    bool newest_first)
+{
+    lti_jobs_lock(srv->jobs);
+    size_t n = 0, i = 0;
+    for (lti_job *j = lti_jobs_first(srv->jobs); j; j = j->next)
+        n += !strcmp(j->owner, owner);
+    lti_job **all = calloc(n + 1, sizeof *all);
+    for (lti_job *j = lti_jobs_first(srv->jobs); all && j; j = j->next)
+        if (!strcmp(j->owner, owner)) {
+            all[newest_first ? n - 1 - i : i] = j;
+            i++;
+        }
+    p->known = !*after;
+    for (i = 0; all && i < n && !p->more; i++) {
+        if (p->known && p->count == p->limit)
+            p->more = true;
+        else if (p->known) {
+            atomic_fetch_add(&all[i]->refs, 1);
+            p->job[p->count++] = all[i];
+        } else
+            p->known = !strcmp(all[i]->id, after);
+    }
+    free(all);
+    lti_jobs_unlock(srv->jobs);
+}
+
+void lti_videos_list(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
+{
+    char after[64], order_text[8], limit[16], owner[LTI_JOB_OWNER];
+    page p = {.limit = 20};
+    owner_of(srv, rq, owner);
+    lti_query_get(rq->query, "after", after, sizeof after);
+    lti_query_get(rq->query, "order", order_text, sizeof order_text);
+    if (lti_query_get(rq->query, "limit", limit, sizeof limit))
+        p.limit = (int)fmin((double)lti_length_parse(limit), MAX_LIST + 1);
+    const bool asc = !strcmp(order_text, "asc");
+    if (p.limit < 0 || p.limit > MAX_LIST) {
+        lti_reply_error(re, 400, "invalid_request_error", "invalid_value", "limit",
+                        "limit: a whole number from 0 to %d is wanted", MAX_LIST);
+        return;
+    }
+    if (*order_text && !asc && strcmp(order_text, "desc")) {
+        lti_reply_error(re, 400, "invalid_request_error", "invalid_value", "order",
+                        "order: asc or desc is wanted");
+        return;
+    }
+    collect(srv, &p, owner, after, !asc);
+    json_t *data = json_array();
+    for (int i = 0; i < p.count; i++)
+        json_array_append_new(data, lti_job_object(p.job[i]));
+    if (p.known)
+        lti_reply_json(re, 200,
+                       json_pack("{s:s, s:O, s:s?, s:s?, s:b}", "object", "list", "data", data,
+                                 "first_id", p.count ? p.job[0]->id : NULL, "last_id",
+                                 p.count ? p.job[p.count - 1]->id : NULL, "has_more", p.more));
+    else
+        lti_reply_error(re, 404, "invalid_request_error", "not_found", "after",
+                        "after: there is no video of that id");
+    json_decref(data);
+    for (int i = 0; i < p.count; i++)
+        lti_job_release(p.job[i]);
+}
+
+/* ---- the video ---- */
+
+typedef struct watcher {
+    lti_job *job; /* reference */
+    int fd;       /* of the part, -1: not there yet */
+    int64_t at;
+} watcher;
+
+static void end_watch(void *user)
+{
+    watcher *w = user;
+    if (w->fd >= 0) close(w->fd);
+    lti_job_release(w->job);
+    free(w);
+}
+
+/* What has been drawn since; the file outlives its name. */
+static int pull_watch(void *user, uint8_t *out, size_t cap)
+{
+    watcher *w = user;
+    lti_jobs *jobs = w->job->srv->jobs;
+    char path[LTI_JOB_PATH];
+    /* asked first: what is written after that may be missing, what came before is read below */
+    lti_jobs_lock(jobs);
+    const lti_job_state state = w->job->state;
+    const bool over = w->job->gone || state == LTI_JOB_COMPLETED || state == LTI_JOB_FAILED;
+    const bool drawn = w->job->made > 0 || state == LTI_JOB_COMPLETED;
+    lti_jobs_unlock(jobs);
+    for (int i = 0; i < 2 && w->fd < 0 && drawn; i++) {
+        lti_jobs_path(jobs, w->job->id, i ? "mp4" : "part", path, sizeof path);
+        w->fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    }
+    const ssize_t n = w->fd < 0 ? 0 : pread(w->fd, out, cap, (off_t)w->at);
+    if (n > 0) {
+        w->at += n;
+        return (int)n;
+    }
+    return over || n < 0 ? -1 : 0;
+}
+
+static void watch(lti_job *j, lti_http_reply *re)
+{
+    watcher *w = calloc(1, sizeof *w);
+    if (!w) {
+        lti_reply_error(re, 500, "server_error", "out_of_memory", NULL, "out of memory");
+        return;
+    }
+    atomic_fetch_add(&j->refs, 1);
+    *w = (watcher){.job = j, .fd = -1};
+    re->status = 200;
+    re->type = "video/mp4";
+    re->bytes = -1;
+    re->pull = pull_watch;
+    re->done = end_watch;
+    re->user = w;
+    lti_reply_header(re, "cache-control", "no-store");
+}
+
+static void send_file(lti_job *j, const lti_http_request *rq, lti_http_reply *re)
+{
+    char path[LTI_JOB_PATH], tag[64];
+    struct stat st;
+    int64_t first = 0, last = 0;
+    lti_jobs_path(j->srv->jobs, j->id, "mp4", path, sizeof path);
+    re->fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (re->fd <= 0 || fstat(re->fd, &st)) {
+        lti_reply_error(re, 404, "invalid_request_error", "not_found", "video_id",
+                        "the video is gone");
+        return;
+    }
+    snprintf(tag, sizeof tag, "\"%s-%lld\"", j->id + 6, (long long)st.st_size);
+    lt_status s = *rq->range ? lti_range_parse(rq->range, st.st_size, &first, &last) : LT_AGAIN;
+    if (*rq->if_range && strcmp(rq->if_range, tag)) s = LT_AGAIN; /* it has changed: all of it */
+    lti_reply_header(re, "accept-ranges", "bytes");
+    lti_reply_header(re, "etag", "%s", tag);
+    if (s == LT_ERR_ARG) {
+        close(re->fd);
+        re->fd = 0;
+        lti_reply_error(re, 416, "invalid_request_error", "range_not_satisfiable", "Range",
+                        "the video has %lld bytes", (long long)st.st_size);
+        lti_reply_header(re, "content-range", "bytes */%lld", (long long)st.st_size);
+        return;
+    }
+    re->type = "video/mp4";
+    re->status = s == LT_OK ? 206 : 200;
+    re->file_offset = s == LT_OK ? first : 0;
+    re->bytes = s == LT_OK ? last - first + 1 : st.st_size;
+    if (s == LT_OK)
+        lti_reply_header(re, "content-range", "bytes %lld-%lld/%lld", (long long)first,
+                         (long long)last, (long long)st.st_size);
+    lti_reply_header(re, "content-disposition", "attachment; filename=\"%s.mp4\"", j->id);
+    lti_reply_header(re, "cache-control", "private");
+}
+
+static void send_content(lti_job *j, const lti_http_request *rq, lti_http_reply *re)
+{
+    char word[16];
+    lti_jobs_lock(j->srv->jobs);
+    const lti_job_state state = j->state;
+    lti_jobs_unlock(j->srv->jobs);
+    if (lti_query_get(rq->query, "variant", word, sizeof word) && strcmp(word, "video"))
+        lti_reply_error(re, 400, "invalid_request_error", "unsupported", "variant",
+                        "variant: only \"video\" is made here");
+    else if (state == LTI_JOB_COMPLETED)
+        send_file(j, rq, re);
+    else if (state == LTI_JOB_FAILED)
+        lti_reply_error(re, 404, "invalid_request_error", "video_failed", "video_id",
+                        "there is no video: the job failed");
+    else if (lti_query_get(rq->query, "live", word, sizeof word) && !strcmp(word, "1"))
+        watch(j, re);
+    else
+        lti_reply_error(re, 404, "invalid_request_error", "video_not_ready", "video_id",
+                        "the video is not complete yet; with ?live=1 it comes while it is made");
+}
+
+void lti_videos_content(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
+{
+    lti_job *j = find(srv, rq, re);
+    if (j) send_content(j, rq, re);
+    lti_job_release(j);
+}

@@ -1,0 +1,406 @@
+#!/usr/bin/env python3
+"""/v1/videos from outside: the OpenAI videos API, jobs that survive kill -9, a full queue, a full disk. Clients: http.client, curl, ffmpeg,
+and the official Python SDK where it can be imported: by this Python, or the one that LONGTAKE_OPENAI_PYTHON names
+(python3 -m venv X && X/bin/pip install openai)."""
+import asyncio
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+
+import e2e
+import serve
+from e2e import check, longtake, path
+from serve import Client, Server
+
+e2e.make_model()
+VIDEO = {"prompt": "a red ball", "mode": "ar", "cache": "self-forcing:window=3,block=3", "num_frames": 41, "seed": 7,
+         "num_inference_steps": 2, "guidance_scale": 1}
+LONG = dict(VIDEO, num_frames=40001)
+LIVE = {"type": "start", **VIDEO, "pace": "free"}
+
+
+def call(server, method, where, fields=None, **headers):
+    """(status, headers, object)"""
+    body = None if fields is None else fields if isinstance(fields, bytes) else json.dumps(fields)
+    headers = {k.replace("_", "-"): v for k, v in headers.items()}
+    status, got, data = server.request(method, where, body=body, headers={"Content-Type": "application/json", **headers})
+    return status, got, json.loads(data)
+
+
+def create(server, **fields):
+    status, _, job = call(server, "POST", "/v1/videos", {**VIDEO, **fields})
+    check(status == 200 and job["object"] == "video" and job["status"] in ("queued", "in_progress"), "create: %d %r" % (status, job))
+    return job["id"]
+
+
+def get(server, ident):
+    return call(server, "GET", "/v1/videos/" + ident)[2]
+
+
+def until(server, ident, test, seconds=300):
+    end = time.monotonic() + seconds
+    job = get(server, ident)
+    while not test(job) and time.monotonic() < end:
+        time.sleep(0.02)
+        job = get(server, ident)
+    check(test(job), "waited for %s: %r" % (ident, job))
+    return job
+
+
+def over(job):
+    return job["status"] in ("completed", "failed")
+
+
+def frames_of(data, name="got.mp4"):
+    """How many frames are in it, by what the command and ffmpeg say."""
+    with open(path(name), "wb") as f:
+        f.write(data)
+    info = json.loads(longtake("inspect", name, "--json").stdout or "{}")
+    if shutil.which("ffmpeg"):
+        r = subprocess.run(["ffmpeg", "-v", "error", "-xerror", "-i", path(name), "-f", "null", "-"], stderr=subprocess.PIPE)
+        check(r.returncode == 0 and not r.stderr, "%s decodes: %r" % (name, r.stderr[:200]))
+    return info.get("frames"), info.get("metadata", {})
+
+
+def content(server, ident, query="", **headers):
+    return server.request("GET", "/v1/videos/%s/content%s" % (ident, query), headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def metric(server, name):
+    for line in server.get("/metrics")[1].decode().splitlines():
+        if line.startswith("longtake_%s " % name):
+            return float(line.split()[1])
+
+
+def png(width, height):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((x * 3 + y) % 256 for x in range(3 * width)) for y in range(height))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + \
+        chunk(b"IEND", b"")
+
+
+def form(fields, files=()):
+    """A multipart body and its type."""
+    parts = [b'--BOUND\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (k.encode(), str(v).encode()) for k, v in fields.items()]
+    parts += [b'--BOUND\r\nContent-Disposition: form-data; name="%s"; filename="x"\r\nContent-Type: image/png\r\n\r\n%s\r\n' % (k.encode(), v) for k, v in files]
+    return b"".join(parts) + b"--BOUND--\r\n", "multipart/form-data; boundary=BOUND"
+
+
+def one_job(server):
+    """From the request to the file."""
+    ident = create(server, seconds="2", num_frames=None)
+    job = until(server, ident, over)
+    check(job["status"] == "completed" and job["progress"] == 100 and job["seconds"] == "2" and job["size"] == "64x64" and job["error"] is None and
+          job["completed_at"] >= job["created_at"] and job["expires_at"] > job["completed_at"] and job["seed"] == "7", "completed: %r" % job)
+    status, headers, whole = content(server, ident)
+    check(status == 200 and headers["content-type"] == "video/mp4" and headers["accept-ranges"] == "bytes", "content: %d %r" % (status, headers))
+    frames, meta = frames_of(whole)
+    check(frames == 33 and meta["prompt"] == "a red ball" and meta["seed"] == "7" and "sei" in meta and "xmp" in meta and
+          meta["comment"]["num_inference_steps"] == 2, "inspect prints the parameters of the file: %r %r" % (frames, meta))
+    check(whole.find(b"moov") < whole.find(b"mdat") and b"moof" not in whole, "the index is at the front")
+    # ranges
+    size, tag = len(whole), headers["etag"]
+    for text, extra, want, span in (("bytes=0-9", {}, 206, (0, 9)), ("bytes=100-", {}, 206, (100, size - 1)), ("bytes=-5", {}, 206, (size - 5, size - 1)),
+                                    ("bytes=7-7", {"If_Range": tag}, 206, (7, 7)), ("bytes=7-7", {"If_Range": '"other"'}, 200, None),
+                                    ("bytes=%d-" % size, {}, 416, None), ("bytes=0-1,5-6", {}, 200, None), ("lines=1-2", {}, 200, None)):
+        status, headers, data = content(server, ident, Range=text, **extra)
+        what = "%s %r" % (text, extra)
+        check(status == want, "%s: %d" % (what, status))
+        if span:
+            check(data == whole[span[0]:span[1] + 1] and headers["content-range"] == "bytes %d-%d/%d" % (*span, size), what)
+        elif want == 416:
+            check(headers["content-range"] == "bytes */%d" % size and "error" in json.loads(data), what)
+        else:
+            check(data == whole, what)
+    status, headers, data = server.request("HEAD", "/v1/videos/%s/content" % ident)
+    check(status == 200 and data == b"" and int(headers["content-length"]) == size, "HEAD")
+    check(content(server, ident, "?variant=thumbnail")[0] == 400, "another variant")
+    if shutil.which("curl"):
+        url = "http://127.0.0.1:%d/v1/videos" % server.port
+        with open(path("half.mp4"), "wb") as f:
+            f.write(whole[:1000])
+        subprocess.run(["curl", "-sf", "-C", "-", "-o", path("half.mp4"), "%s/%s/content" % (url, ident)], check=False)
+        check(e2e.read("half.mp4") == whole, "curl goes on with half a file")
+        out = subprocess.run(["curl", "-s", "-X", "POST", "%s/%s/cancel" % (url, ident)], stdout=subprocess.PIPE).stdout
+        check(json.loads(out)["status"] == "completed", "what is complete is not cancelled: %r" % out)
+    status, _, gone = call(server, "DELETE", "/v1/videos/" + ident)
+    check(status == 200 and gone == {"id": ident, "object": "video.deleted", "deleted": True}, "delete: %r" % gone)
+    check(call(server, "GET", "/v1/videos/" + ident)[0] == 404 and content(server, ident)[0] == 404 and call(server, "DELETE", "/v1/videos/" + ident)[0] == 404,
+          "and it is gone")
+    check(not [n for n in os.listdir(path("jobs")) if ident in n], "with its files: %r" % os.listdir(path("jobs")))
+
+
+def forms(server):
+    body, kind = form({**{k: v for k, v in VIDEO.items()}, "num_frames": 42, "round_frames": "true", "extra_body": '{"fps": 8}'})
+    status, _, job = call(server, "POST", "/v1/videos", body, Content_Type=kind)
+    check(status == 200 and job["num_frames"] == 41 and job["fps"] == 8, "a form: %d %r" % (status, job))
+    job = until(server, job["id"], over)
+    check(job["status"] == "completed" and frames_of(content(server, job["id"])[2])[0] == 41, "and it is drawn")
+    picture = png(100, 80)
+    import base64
+    url = "data:image/png;base64," + base64.b64encode(picture).decode()
+    body, kind = form({"prompt": "x", "num_frames": 5, "mode": "ar"}, [("input_reference", picture)])
+    outcomes = [call(server, "POST", "/v1/videos", body, Content_Type=kind)] + \
+               [call(server, "POST", "/v1/videos", {"prompt": "x", "num_frames": 5, "mode": "ar", "input_reference": r}) for r in (url, {"image_url": url})]
+    for status, _, job in outcomes:
+        check(status == 200, "a first picture: %d %r" % (status, job))
+        if status == 200:
+            check(until(server, job["id"], over)["status"] == "completed", "is drawn from: %r" % job)
+    for files, text in (([("input_reference", b"GIF89a" + b"0" * 50)], "PNG"), ([("input_reference", picture[:60])], "decoded"),
+                        ([("input_reference", picture[:16] + struct.pack(">II", 9000, 9000) + picture[24:])], "4096"), ([("mask", picture)], "mask")):
+        body, kind = form({"prompt": "x", "num_frames": 5, "mode": "ar"}, files)
+        status, _, e = call(server, "POST", "/v1/videos", body, Content_Type=kind)
+        check(status == 400 and text in e["error"]["message"] and e["error"]["param"] in ("input_reference", "mask"), "%s: %d %r" % (text, status, e))
+    check(not [n for n in os.listdir(path("jobs")) if n.endswith((".in", ".png"))], "no picture is left: %r" % os.listdir(path("jobs")))
+
+
+def refusals(server):
+    for fields, param in (({"prompt": None}, "prompt"), ({"num_frames": 42}, "num_frames"), ({"size": "63x64"}, "size"), ({"seconds": "x"}, "seconds"),
+                          ({"seconds": "1e9", "num_frames": None}, "seconds"), ({"colour": 1}, "colour"), ({"prompt": "a\x07b"}, "prompt"), ({"fps": 0}, "fps"),
+                          ({"input_reference": "https://example.com/x.png"}, "input_reference"), ({"input_reference": {"file_id": "x"}}, "input_reference"),
+                          ({"extra_body": 1}, "extra_body")):
+        status, _, e = call(server, "POST", "/v1/videos", {**VIDEO, **fields})
+        check(status == 400 and e["error"]["param"] == param and e["error"]["type"] == "invalid_request_error" and e["error"]["code"] and e["error"]["message"],
+              "%r: %d %r" % (fields, status, e))
+    for body, kind, want in ((b"{", "application/json", 400), (b"[]", "application/json", 400), (b"", "application/json", 400), (b"[" * 5000, "application/json", 400),
+                             (b"x", "multipart/form-data", 400), (b"--B\r\n", "multipart/form-data; boundary=B", 400)):
+        status, _, e = call(server, "POST", "/v1/videos", body, Content_Type=kind)
+        check(status == want and "error" in e, "%r: %d %r" % (body[:10], status, e))
+    status, _, e = call(server, "POST", "/v1/videos", b"{}", Content_Length=str(64 << 20))
+    check(status == 413, "too large: %d" % status)
+    for method, where, want in (("GET", "/v1/videos/video_none", 404), ("GET", "/v1/videos/..%2fjobs.journal", 404), ("DELETE", "/v1/videos", 405),
+                                ("GET", "/v1/videos?limit=101", 400), ("GET", "/v1/videos?limit=x", 400), ("GET", "/v1/videos?order=up", 400),
+                                ("GET", "/v1/videos?after=video_none", 404)):
+        status, _, e = call(server, method, where)
+        check(status == want and "error" in e, "%s %s: %d" % (method, where, status))
+
+
+def lists(server):
+    for job in call(server, "GET", "/v1/videos?limit=100")[2]["data"]:
+        call(server, "DELETE", "/v1/videos/" + job["id"])
+    idents = [create(server, num_frames=5, prompt="video %d" % i) for i in range(5)]
+    for ident in idents:
+        until(server, ident, over)
+    newest = call(server, "GET", "/v1/videos")[2]
+    check([v["id"] for v in newest["data"]] == idents[::-1] and newest["has_more"] is False and newest["object"] == "list" and
+          (newest["first_id"], newest["last_id"]) == (idents[4], idents[0]), "list: %r" % newest)
+    got, after, pages = [], "", 0
+    while pages < 9:
+        part = call(server, "GET", "/v1/videos?order=asc&limit=2" + after)[2]
+        got += [v["id"] for v in part["data"]]
+        pages += 1
+        if not part["has_more"]:
+            break
+        after = "&after=" + part["last_id"]
+    check(got == idents and pages == 3, "pages: %r" % got)
+
+
+def same_again(server):
+    fields = {**VIDEO, "num_frames": 5}
+    first, second = (call(server, "POST", "/v1/videos", fields, Idempotency_Key="k-1")[2] for _ in range(2))
+    check(first["id"] == second["id"], "the same request again is the same job")
+    check(call(server, "POST", "/v1/videos", {**fields, "seed": 8}, Idempotency_Key="k-1")[0] == 422, "another request of that key")
+    check(call(server, "POST", "/v1/videos", fields, Idempotency_Key="k-2")[2]["id"] != first["id"], "another key")
+
+
+def while_made(server):
+    """/content?live=1: all of it, and before it is complete."""
+    ident = create(server, num_frames=401)
+    check(content(server, ident)[0] == 404, "not complete yet")
+    if shutil.which("ffmpeg"):
+        url = "http://127.0.0.1:%d/v1/videos/%s/content?live=1" % (server.port, ident)
+        first = subprocess.run(["ffmpeg", "-v", "error", "-i", url, "-frames:v", "5", "-f", "null", "-"], stderr=subprocess.PIPE)
+        check(first.returncode == 0 and not over(get(server, ident)), "ffmpeg shows the first frames before the last are drawn (%r)" % first.stderr[:200])
+    status, headers, data = content(server, ident, "?live=1")
+    check(status == 200 and frames_of(data)[0] == 401, "all frames came while they were made")
+    check(until(server, ident, over)["status"] == "completed", "and the job is complete")
+    check(frames_of(content(server, ident, "?live=1")[2])[0] == 401, "afterwards it is the file")
+
+
+async def shared(server):
+    """Live videos come first; a long denoising lets them; the queue is bounded and says how long."""
+    slow = create(server, mode="clip", cache=None, num_frames=9, num_inference_steps=1000)
+    job = until(server, slow, lambda j: j["progress"] > 0)
+    async with Client(server) as c:
+        await c.say(**LIVE)
+        await c.until(lambda i: isinstance(i, serve.Unit) and i.kind == "end")
+        check(len(c.frames()) == 41, "a live video is drawn beside it")
+    job = get(server, slow)
+    check(job["status"] == "in_progress" and 0 < job["progress"] < 90, "in the middle of its denoising: %r" % job)
+    waiting = [create(server) for _ in range(2)]
+    jobs = [get(server, i) for i in waiting]
+    check([j["queue_position"] for j in jobs] == [0, 1] and jobs[1]["eta_seconds"] >= jobs[0]["eta_seconds"] > 0, "position and time: %r" % jobs)
+    status, headers, e = call(server, "POST", "/v1/videos", VIDEO)
+    check(status == 429 and e["error"]["type"] == "rate_limit_error" and int(headers["retry-after"]) >= 1, "a full queue: %d %r %r" % (status, headers, e))
+    check(call(server, "POST", "/v1/videos/%s/cancel" % slow, {})[2]["error"]["code"] == "cancelled", "cancelled")
+    check(call(server, "DELETE", "/v1/videos/" + waiting[1])[0] == 200, "one that waits is deleted")
+    check(until(server, waiting[0], over)["status"] == "completed", "the other one runs")
+    check(get(server, slow)["status"] == "failed" and metric(server, "jobs_active") == 0, "the device is free")
+
+
+def sdk(server):
+    """The official client."""
+    python = os.environ.get("LONGTAKE_OPENAI_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import openai; openai.OpenAI(api_key='x').videos"], stderr=subprocess.DEVNULL).returncode:
+        print("skip: the OpenAI SDK cannot be imported by %s" % python)
+        return
+    with open(path("first.png"), "wb") as f:
+        f.write(png(64, 64))
+    code = """
+import sys, time, openai
+client = openai.OpenAI(api_key="none", base_url=sys.argv[1])
+video = client.videos.create(prompt="a red ball", model="sora-2", seconds="2", size="64x64", extra_body={"num_inference_steps": 2, "mode": "ar"})
+assert video.status in ("queued", "in_progress"), video
+while video.status in ("queued", "in_progress"):
+    time.sleep(0.05)
+    video = client.videos.retrieve(video.id)
+assert video.status == "completed" and video.progress == 100 and video.seconds == "2" and video.model == "sora-2", video
+client.videos.download_content(video.id).write_to_file(sys.argv[2])
+polled = client.videos.create_and_poll(prompt="x", seconds="1", input_reference=open(sys.argv[3], "rb"), extra_body={"num_inference_steps": 2, "mode": "ar"})
+assert polled.status == "completed", polled
+seen = [v.id for v in client.videos.list(limit=1)]
+assert seen[:2] == [polled.id, video.id], seen
+assert client.videos.delete(video.id).deleted
+try:
+    client.videos.retrieve(video.id)
+    raise SystemExit("still there")
+except openai.NotFoundError as e:
+    assert e.code == "not_found", e
+try:
+    client.videos.create(prompt="x", size="63x64")
+    raise SystemExit("accepted")
+except openai.BadRequestError as e:
+    assert e.param == "size", e
+print("good")
+"""
+    r = subprocess.run([python, "-c", code, "http://127.0.0.1:%d/v1" % server.port, path("sdk.mp4"), path("first.png")], stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, text=True, timeout=600)
+    check(r.stdout.strip() == "good", "the OpenAI SDK: %s%s" % (r.stdout, r.stderr[-800:]))
+    check(r.stdout.strip() != "good" or frames_of(e2e.read("sdk.mp4"), "sdk.mp4")[0] == 33, "its download")
+
+
+def killed():
+    """kill -9 in the middle of ten jobs."""
+    args = ("--data-dir", "ten", "--save-seconds", "0.001", "--log-requests")
+    server = Server(*args)
+    lengths = [5, 41, 801, 41, 5, 41, 5, 41, 5, 41]
+    try:
+        server.wait_ready()
+        idents = [create(server, num_frames=n, **({"mode": "clip", "cache": None} if n == 5 else {})) for n in lengths]
+        until(server, idents[2], lambda j: j["progress"] > 10 or over(j))
+        before = content(server, idents[0])[2]
+    finally:
+        server.stop(signal.SIGKILL)
+    check(os.path.exists(path("ten/%s.session" % idents[2])), "the long one was being drawn: %r" % os.listdir(path("ten")))
+    with open(path("ten/jobs.journal"), "r+b") as f:  # a record that was being written
+        f.seek(len(f.read().rstrip(b"\0")))
+        f.write(b"\x40\0\0\0half")
+    server = Server(*args)
+    try:
+        server.wait_ready()
+        jobs = [until(server, i, over) for i in idents]
+        check([j["status"] for j in jobs] == ["completed"] * 10, "all ten complete: %r" % [(j["status"], j["error"]) for j in jobs])
+        got = [content(server, i)[2] for i in idents]
+        check([frames_of(data)[0] for data in got] == lengths, "none is corrupt")
+        check(got[0] == before, "what was complete is as it was")
+        check(metric(server, "jobs_resumed_total") == 1, "the one in the middle went on where it was: %r" % metric(server, "jobs_resumed_total"))
+        check([v["id"] for v in call(server, "GET", "/v1/videos?order=asc")[2]["data"]] == idents, "none twice")
+        check(sorted(os.listdir(path("ten"))) == sorted(["jobs.journal"] + [i + ".mp4" for i in idents]), "nothing is left over: %r" % os.listdir(path("ten")))
+        check(e2e.longtake("serve", "--port", "0", "--model", e2e.MODEL, "--data-dir", "ten").returncode == 1, "a second server does not share the folder")
+        # SIGTERM: what is drawn is kept, and the next server goes on
+        last = create(server, num_frames=1601)
+        until(server, last, lambda j: j["progress"] > 5)
+        check(server.stop() == 0, "ends well")
+        server = Server(*args)
+        server.wait_ready()
+        check(get(server, last)["progress"] >= 5 or metric(server, "jobs_resumed_total") == 0, "its progress is not lost")
+        until(server, last, lambda j: metric(server, "jobs_resumed_total") == 1)
+        log = open(path("serve.log")).read()
+        check(all(log.count('"job_id":"%s","outcome":"completed"' % i) == 1 for i in idents), "each was drawn to its end once")
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+async def full_disk():
+    """No file may grow beyond 400 kB, as on a disk that is full: the job fails and says why, streams go on."""
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400000, 400000))
+    server = Server("--data-dir", "full", "--retain-seconds", "1", before=limit)
+    try:
+        server.wait_ready()
+        async with Client(server) as c:
+            await c.say(**dict(LIVE, num_frames=40001, pace="realtime"))
+            await c.unit()
+            ident = create(server, num_frames=2001, crf=1)
+            job = until(server, ident, over)
+            check(job["status"] == "failed" and job["error"]["code"] == "disk_full" and "full" in path("full") and "/" not in job["error"]["message"],
+                  "the reason: %r" % job["error"])
+            seen = c.frames()[-1].seq
+            check(await c.unit(lambda u: u.seq > seen + 8), "the stream goes on")
+        ident = create(server)
+        check(until(server, ident, over)["status"] == "completed", "and so do small jobs")
+        end = time.monotonic() + 60
+        while call(server, "GET", "/v1/videos/" + ident)[0] == 200 and time.monotonic() < end:
+            time.sleep(0.1)
+        check(os.listdir(path("full")) == ["jobs.journal"], "a second later they have expired: %r" % os.listdir(path("full")))
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+def owners():
+    with open(path("tokens"), "w") as f:
+        f.write("0123456789abcdef\nfedcba9876543210\n")
+    server = Server("--token-file", "tokens", "--data-dir", "owned", "--disk", "1")
+    try:
+        server.wait_ready()
+        mine, theirs = ({"Authorization": "Bearer " + t} for t in ("0123456789abcdef", "fedcba9876543210"))
+        check(call(server, "GET", "/v1/videos")[0] == 401 and call(server, "POST", "/v1/videos", VIDEO)[0] == 401, "without a token")
+        ident = call(server, "POST", "/v1/videos", {**VIDEO, "num_frames": 5}, **mine)[2]["id"]
+        check(call(server, "GET", "/v1/videos/" + ident, **theirs)[0] == 404 and call(server, "DELETE", "/v1/videos/" + ident, **theirs)[0] == 404 and
+              call(server, "GET", "/v1/videos", **theirs)[2]["data"] == [] and len(call(server, "GET", "/v1/videos", **mine)[2]["data"]) == 1, "each has its own")
+        # a disk of 1 MiB: old videos leave for new ones, and what alone is too large fails
+        status, _, big = call(server, "POST", "/v1/videos", {**VIDEO, "num_frames": 2001, "crf": 1}, **mine)
+        end = time.monotonic() + 300
+        while not over(big) and time.monotonic() < end:
+            time.sleep(0.05)
+            big = call(server, "GET", "/v1/videos/" + big["id"], **mine)[2]
+        check(big["status"] == "failed" and big["error"]["code"] == "disk_full", "more than its disk: %r" % big["error"])
+        check(call(server, "GET", "/v1/videos/" + ident, **mine)[0] == 404, "the old one left")
+        check(server.stop() == 0, "ends well")
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+server = Server("--log-requests", "--data-dir", "jobs", "--max-queue", "2")
+try:
+    server.wait_ready()
+    one_job(server)
+    forms(server)
+    refusals(server)
+    same_again(server)
+    while_made(server)
+    asyncio.run(shared(server))
+    check("a red ball" not in open(path("serve.log")).read(), "no prompt in the log")
+finally:
+    server.stop(signal.SIGKILL)
+server = Server("--log-requests")
+try:
+    server.wait_ready()
+    lists(server)
+    sdk(server)
+    check(server.stop() == 0, "ends well: %r" % server.process.returncode)
+finally:
+    server.stop(signal.SIGKILL)
+killed()
+asyncio.run(full_disk())
+owners()
+e2e.finish()
