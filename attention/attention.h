@@ -194,6 +194,7 @@ LT_API void lt_tiling_choose(int32_t tile[3], lt_grid grid, int32_t tokens, int3
 /* ---- sparse attention --------------------------------------------------------------------- */
 
 /* How to choose what is read, as text: "NAME[:key=value,...]", "topk:keep=0.2,warmup=0.25". lt_sparse_help lists names and keys. */
+enum { LT_SPARSE_FILE = 256 };
 typedef struct lt_sparse_spec {
     int32_t method;    /* its place in the table; 0 = dense */
     double warmup;     /* this part of the steps stays dense */
@@ -208,7 +209,13 @@ typedef struct lt_sparse_spec {
     double keep, mass,
         tau; /* topk: part of the boxes; or of the weight; or deviations above the mean; one of them is set */
     bool centroid; /* topk: boxes that are not read stand in as their mean */
-    double drift;  /* topk: lists are made anew when queries and keys have changed by so much */
+    double
+        ramp; /* topk: keep at the first sparse step, falling evenly to `keep` at the last; 0 = keep */
+    double drift; /* topk: lists are made anew when queries and keys have changed by so much */
+    char file
+        [LT_SPARSE_FILE]; /* sta: windows of every layer and head are in this file; "" = window */
+    struct lt_window_search
+        *search; /* sta: attention stays dense, windows are compared; not in the text */
 } lt_sparse_spec;
 /* NULL or "": dense. Errors: LT_ERR_ARG with a message that names the word. */
 LT_MUST_USE LT_API lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text);
@@ -216,6 +223,33 @@ LT_MUST_USE LT_API lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *
 /* Name and one line about method i, keys and defaults included; NULL behind the last. */
 LT_API const char *lt_sparse_name(int32_t i);
 LT_API const char *lt_sparse_help(int32_t i);
+
+/* Windows of sta for every layer and head, as text: "windows LAYERS HEADS", then FxHxW (odd) for each head of layer 0, of layer 1, ...;
+ * # begins a comment. */
+typedef struct lt_windows {
+    int32_t layers, heads;
+    int32_t (*side)[3]; /* [layers * heads] */
+} lt_windows;
+/* name: of the text, for messages. Errors: LT_ERR_FORMAT, LT_ERR_MEM, LT_ERR_IO. */
+LT_MUST_USE LT_API lt_status lt_windows_parse(lt_windows *out, lt_ctx *ctx, const char *text,
+                                              const char *name);
+LT_MUST_USE LT_API lt_status lt_windows_read(lt_windows *out, lt_ctx *ctx, const char *path);
+LT_API void lt_windows_destroy(lt_windows *w);
+
+/* Looks for such windows while a model runs: planners whose spec has it leave attention dense and compare windows that read at most as
+ * many boxes as the spec's. It must outlive them; one runs at a time. */
+typedef struct lt_window_search lt_window_search;
+LT_MUST_USE LT_API lt_status lt_window_search_create(lt_window_search **out, lt_ctx *ctx);
+LT_API void lt_window_search_destroy(lt_window_search **s); /* accepts NULL */
+typedef struct lt_window_choice {
+    int32_t side[3];
+    double part; /* of the boxes that it reads */
+    double error,
+        given; /* relative distance of its output from dense, root of the mean over calls; of the spec's window */
+} lt_window_choice;
+/* [layers * heads]; layers 0: no planner has run. Valid until the next call on `s`. */
+LT_API const lt_window_choice *lt_window_search_result(lt_window_search *s, int32_t *layers,
+                                                       int32_t *heads);
 
 /* Makes and keeps the plans of all layers. Everything is reserved on creation. */
 typedef struct lt_sparse lt_sparse;
@@ -248,7 +282,8 @@ LT_MUST_USE LT_API lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **p
                                             const lt_sparse_call *c);
 /* Where attention with that plan must leave its lse, [heads, lq]; NULL: not wanted. */
 LT_API float *lt_sparse_lse(const lt_sparse *s);
-/* After attention with that plan: adds to `out` what stands in for the rest. Nothing where lt_sparse_lse is NULL. */
+/* After attention with that plan, or with all keys when there was none: adds to `out` what stands in for the rest, or compares windows.
+ * Mostly there is nothing to do. */
 LT_MUST_USE LT_API lt_status lt_sparse_finish(lt_sparse *s, const lt_sparse_call *c, lt_mat out);
 
 typedef struct lt_sparse_stats {
@@ -256,6 +291,7 @@ typedef struct lt_sparse_stats {
     double read, all;                   /* query-key pairs, mean over heads, of all calls */
     double sparse_read, sparse_all;     /* of those that were not dense */
     double seconds;                     /* of planning, the stand-ins included */
+    double attention_seconds; /* of the calls and their planning, where whoever makes them counts */
 } lt_sparse_stats;
 LT_API void lt_sparse_get_stats(const lt_sparse *s, lt_sparse_stats *out);
 

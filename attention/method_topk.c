@@ -115,8 +115,9 @@ static int32_t count_mass(float *v, int32_t n, double mass)
 }
 
 /* How many of n scores are to be read, of `all` boxes of which the others are read anyway. The scores are put in another order. */
-static int32_t budget(const lt_sparse_spec *o, float *v, int32_t n, int32_t all)
+static int32_t budget(const lti_scene *s, float *v, int32_t n, int32_t all)
 {
+    const lt_sparse_spec *o = s->o;
     if (n == 0) return 0;
     if (o->mass > 0) return count_mass(v, n, o->mass);
     if (o->tau > 0) {
@@ -130,7 +131,7 @@ static int32_t budget(const lt_sparse_spec *o, float *v, int32_t n, int32_t all)
             above += (double)v[i] >= sum / n + o->tau * sqrt(squares / n);
         return above;
     }
-    const int32_t k = (int32_t)ceil(o->keep * all - 1e-9) - (all - n);
+    const int32_t k = (int32_t)ceil(s->keep * all - 1e-9) - (all - n);
     return k < 0 ? 0 : k > n ? n : k;
 }
 
@@ -147,7 +148,7 @@ static void choose(uint64_t *bits, const lti_scene *s, int32_t tile, const float
             else
                 v[n++] = score[box];
         }
-    int32_t most = budget(s->o, v, n, p.f * p.each);
+    int32_t most = budget(s, v, n, p.f * p.each);
     const float limit = most > 0 ? kth_largest(v, n, most) : INFINITY;
     lti_tile_place(s, tile, own);
     const int32_t mine = lti_box(s, own[0], own[1], own[2]);

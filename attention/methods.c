@@ -12,9 +12,10 @@ static const lti_method methods[] = {
      .list = lti_list_sta,
      .tiled = true,
      .groups = 1,
-     .keys = " warmup layers tile window ",
+     .keys = " warmup layers tile window file ",
      .defaults = {.warmup = 0.25, .window = {5, 3, 5}},
-     .help = "sta: a window of boxes; window=5x3x5 (odd), tile=FxHxW, warmup=0.25, layers=0"},
+     .help = "sta: a window of boxes; window=5x3x5 (odd) or file=FILE (of bench attention "
+             "--search),\ntile=FxHxW, warmup=0.25, layers=0"},
     {.name = "svg",
      .list = lti_list_svg,
      .groups = 2,
@@ -32,12 +33,13 @@ static const lti_method methods[] = {
     {.name = "topk",
      .list = lti_list_topk,
      .tiled = true,
-     .keys = " warmup layers tile keep p tau centroid drift ",
+     .keys = " warmup layers tile keep ramp p tau centroid drift ",
      .defaults = {.warmup = 0.25, .keep = 0.2, .drift = 0.1},
      .help =
          "topk: the boxes whose mean key fits best; keep=0.2 (part) or p=0.9 (of the weight) or "
-         "tau=1 (deviations),\ncentroid (the rest stand in as means), drift=0.1, tile=FxHxW, "
-         "warmup=0.25, layers=0"},
+         "tau=1 (deviations),\nramp=0.5 (keep at first, falling to keep=), centroid (the rest "
+         "stand "
+         "in as means),\ndrift=0.1, tile=FxHxW, warmup=0.25, layers=0"},
 };
 
 const lti_method *lti_method_at(int32_t i)
@@ -57,10 +59,7 @@ const char *lt_sparse_help(int32_t i)
 
 /* ---- text ---- */
 
-typedef struct word {
-    const char *text;
-    size_t len;
-} word;
+typedef lti_word_text word;
 
 static bool same(word w, const char *name)
 {
@@ -78,7 +77,7 @@ static bool number(word w, double low, double high, double *out)
     return *end == 0 && *out >= low && *out <= high;
 }
 
-static bool whole(word w, int32_t low, int32_t high, int32_t *out)
+bool lti_read_whole(word w, int32_t low, int32_t high, int32_t *out)
 {
     double v;
     if (!number(w, low, high, &v) || v != floor(v)) return false;
@@ -92,7 +91,7 @@ static bool box(word w, int32_t out[3])
     for (int a = 0; a < 3; a++) {
         const char *x = a < 2 ? memchr(w.text, 'x', w.len) : NULL;
         const word side = {w.text, x ? (size_t)(x - w.text) : w.len};
-        if ((a < 2 && !x) || !whole(side, 1, 4096, &out[a])) return false;
+        if ((a < 2 && !x) || !lti_read_whole(side, 1, 4096, &out[a])) return false;
         w.text += side.len + 1;
         w.len -= a < 2 ? side.len + 1 : side.len;
     }
@@ -105,7 +104,7 @@ static bool on_off(word w, bool *out)
     return *out || same(w, "off");
 }
 
-static bool odd_box(word w, int32_t out[3])
+bool lti_read_odd_box(word w, int32_t out[3])
 {
     return box(w, out) && out[0] % 2 && out[1] % 2 && out[2] % 2;
 }
@@ -117,24 +116,35 @@ static bool amount(lt_sparse_spec *s, word w, double high, double *out)
     return number(w, 0, high, out) && *out > 0;
 }
 
-static const char *const key_forms = "warmup, density, keep and p take 0..1, decay up to 4, tau up "
-                                     "to 10, tile FxHxW, window odd FxHxW, layers, rows "
-                                     "and base a number, sink on or off, centroid nothing";
+static bool path(word w, char out[LT_SPARSE_FILE])
+{
+    if (w.len == 0 || w.len >= LT_SPARSE_FILE) return false;
+    memcpy(out, w.text, w.len);
+    out[w.len] = 0;
+    return true;
+}
+
+static const char *const key_forms = "warmup, density, keep, ramp and p take 0..1, decay up to 4, "
+                                     "tau up to 10, tile FxHxW, window odd FxHxW, layers, rows "
+                                     "and base a number, sink on or off, file a path, centroid "
+                                     "nothing";
 
 static bool set_key(lt_sparse_spec *s, word key, word v)
 {
     if (same(key, "warmup")) return number(v, 0, 1, &s->warmup);
-    if (same(key, "layers")) return whole(v, 0, 4096, &s->layers);
+    if (same(key, "layers")) return lti_read_whole(v, 0, 4096, &s->layers);
     if (same(key, "tile")) return box(v, s->tile);
-    if (same(key, "window")) return odd_box(v, s->window);
-    if (same(key, "rows")) return whole(v, 1, 4096, &s->rows);
+    if (same(key, "window")) return lti_read_odd_box(v, s->window);
+    if (same(key, "rows")) return lti_read_whole(v, 1, 4096, &s->rows);
     if (same(key, "density")) return number(v, 0, 1, &s->density) && s->density > 0;
     if (same(key, "decay")) return number(v, 0, 4, &s->decay);
-    if (same(key, "base")) return whole(v, 1, 1 << 20, &s->base);
+    if (same(key, "base")) return lti_read_whole(v, 1, 1 << 20, &s->base);
     if (same(key, "sink")) return on_off(v, &s->sink);
     if (same(key, "keep")) return amount(s, v, 1, &s->keep);
     if (same(key, "p")) return amount(s, v, 1, &s->mass);
     if (same(key, "tau")) return amount(s, v, 10, &s->tau);
+    if (same(key, "ramp")) return number(v, 0, 1, &s->ramp);
+    if (same(key, "file")) return path(v, s->file);
     if (same(key, "drift")) return number(v, 0, 100, &s->drift);
     if (same(key, "centroid")) return (s->centroid = v.len == 0);
     return false;
@@ -193,8 +203,9 @@ lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
     const bool counts = (s->keep > 0) + (s->mass > 0) + (s->tau > 0) == 1;
     const bool windows = s->window[0] % 2 && s->window[1] % 2 && s->window[2] % 2;
     const bool good = s->warmup >= 0 && s->warmup <= 1 && s->layers >= 0 && s->rows >= 0 &&
-                      s->base >= 0 && s->drift >= 0 && s->decay >= 0 &&
+                      s->base >= 0 && s->drift >= 0 && s->decay >= 0 && s->ramp <= 1 &&
                       (m->list != lti_list_topk || counts) &&
+                      (s->ramp == 0 || (s->keep > 0 && s->ramp >= s->keep)) &&
                       (m->list != lti_list_sta || windows) &&
                       (m->list != lti_list_svg || (s->density > 0 && s->density <= 1));
     if (!good)

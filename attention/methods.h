@@ -32,7 +32,9 @@ typedef struct lti_scene {
     const lti_key_frame *key; /* [nkeys] */
     bool cached; /* boxes of keys are one frame deep; else keys are laid out as the queries */
     int32_t nk;  /* boxes of keys in memory, seen or not */
-    const uint64_t *chosen; /* topk: a bit a box, [heads][nq][words] */
+    int32_t (*window)[3]; /* sta: [groups]; NULL: the spec's for all */
+    double keep;                /* topk: at this step */
+    const uint64_t *chosen;     /* topk: a bit a box, [heads][nq][words] */
     int32_t words;
 } lti_scene;
 
@@ -65,6 +67,15 @@ typedef struct lti_method {
     const char *help;
 } lti_method;
 const lti_method *lti_method_at(int32_t i); /* NULL behind the last */
+
+/* ---- words of a text ---- */
+
+typedef struct lti_word_text {
+    const char *text;
+    size_t len;
+} lti_word_text;
+bool lti_read_whole(lti_word_text w, int32_t low, int32_t high, int32_t *out);
+bool lti_read_odd_box(lti_word_text w, int32_t out[3]); /* "FxHxW" */
 
 /* Half-width of the band of radial attention between frames that are `distance` apart: -1 nothing is read, `frame` all of it. */
 int64_t lti_radial_width(int64_t frame, int64_t distance, double decay, int64_t base);

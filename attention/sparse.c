@@ -56,7 +56,8 @@ static void size_up(lti_sizes *z, lt_sparse_spec *spec, const lt_sparse_options 
                      .choose = m->list == lti_list_topk,
                      .profile = m->groups > 1,
                      .nkeys = o->slots ? o->slots : g.frames,
-                     .groups = m->groups ? m->groups : o->heads};
+                     .groups = m->groups && !spec->file[0] ? m->groups : o->heads};
+    z->heads = !m->groups || spec->file[0];
     z->centroid = z->choose && spec->centroid;
     const int32_t parts = boxes(z->frame, spec->rows);
     z->rows = boxes(z->frame, parts);
@@ -86,6 +87,7 @@ static size_t host_items(const lti_sizes *z, const lt_sparse_options *o)
     const size_t scores = ((size_t)o->heads * (size_t)z->nq + 1) * nk;
     const size_t mean = (nk > (size_t)z->nq ? nk : (size_t)z->nq) * cols;
     if (z->profile) return sample_rows() * cols;
+    if (o->spec.search) return 2 * (size_t)lt_grid_tokens(o->grid) * cols;
     return scores > mean ? scores : mean;
 }
 
@@ -108,6 +110,7 @@ static int list_pieces(piece out[MAX_PIECES], lt_sparse *s, const lti_sizes *z,
         out[n++] = (piece){&s->sample_q, sample_rows() * cols * item};
         out[n++] = (piece){(void **)&s->sample_out, sample_rows() * cols * 4};
     }
+    if (o->spec.search) out[n++] = (piece){(void **)&s->search_out, lq * cols * 4};
     if (!z->choose) return n;
     out[n++] = (piece){(void **)&s->off_q, (nq + 1) * 4};
     out[n++] = (piece){(void **)&s->off_k, (nk + 1) * 4};
@@ -144,6 +147,8 @@ uint64_t lt_sparse_bytes(const lt_sparse_options *o)
 static lt_status check_options(lt_ctx *ctx, const lt_sparse_options *o)
 {
     LT_TRY(lt_sparse_check(ctx, &o->spec));
+    if (o->spec.search && (lti_method_at(o->spec.method)->list != lti_list_sta || o->spec.file[0]))
+        return lti_fail(ctx, LT_ERR_ARG, "attention: windows are searched with sta:window=FxHxW");
     if (o->grid.frames < 1 || o->grid.rows < 1 || o->grid.cols < 1 || o->heads < 1 ||
         o->head_dim < 1 || o->layers < 1 || o->samples < 1 || o->slots < 0 ||
         (int64_t)(o->grid.frames + o->slots) * o->grid.rows * o->grid.cols > INT32_MAX / 4)
@@ -154,6 +159,18 @@ static lt_status check_options(lt_ctx *ctx, const lt_sparse_options *o)
     if (o->slots && o->slots < o->grid.frames)
         return lti_fail(ctx, LT_ERR_ARG, "attention: blocks of %d frames in a cache of %d",
                         o->grid.frames, o->slots);
+    return LT_OK;
+}
+
+static lt_status read_windows(lt_sparse *s)
+{
+    const char *file = s->o.spec.file;
+    if (!file[0]) return LT_OK;
+    LT_TRY(lt_windows_read(&s->windows, s->ctx, file));
+    if (s->windows.layers != s->o.layers || s->windows.heads != s->o.heads)
+        return lti_fail(s->ctx, LT_ERR_ARG,
+                        "%s: windows of %d layers of %d heads, the model has %d of %d", file,
+                        s->windows.layers, s->windows.heads, s->o.layers, s->o.heads);
     return LT_OK;
 }
 
@@ -182,7 +199,7 @@ static lt_status make_host(lt_sparse *s)
         s->q_off[t] = t / z->per_frame * z->frame + in;
     }
     if (z->tiled) memcpy(s->q_off, s->tiling.off, ((size_t)z->nq + 1) * sizeof *s->q_off);
-    for (int32_t h = 0; z->choose && h < s->o.heads; h++)
+    for (int32_t h = 0; z->heads && h < s->o.heads; h++)
         s->group_of_head[h] = h;
     return LT_OK;
 }
@@ -230,6 +247,8 @@ lt_status lt_sparse_create(lt_sparse **out, lt_dev *dev, const lt_sparse_options
     lt_status st = LT_OK;
     if (s->m->list) st = make_host(s);
     if (s->m->list && st >= 0) st = make_device(s);
+    if (st >= 0) st = read_windows(s);
+    if (st >= 0 && s->o.spec.search) st = lti_search_begin(s->o.spec.search, s);
     if (st < 0)
         lt_sparse_destroy(&s);
     else
@@ -250,6 +269,7 @@ void lt_sparse_destroy(lt_sparse **sparse)
     for (int32_t i = 0; s->layer && i < s->o.layers * s->o.samples; i++)
         free(s->layer[i].chosen);
     lt_tiling_destroy(&s->tiling);
+    lt_windows_destroy(&s->windows);
     free(s->host);
     free(s->layer);
     free(s->group_of_head);
@@ -303,6 +323,14 @@ static lt_status check_call(const lt_sparse *s, const lt_sparse_call *c)
     return LT_OK;
 }
 
+/* Part of the boxes that is read at this step. */
+static double keep_at(const lt_sparse *s, double progress)
+{
+    const lt_sparse_spec *o = &s->o.spec;
+    const double rest = 1 - o->warmup, done = rest > 0 ? (progress - o->warmup) / rest : 1;
+    return o->ramp > 0 ? o->ramp + (o->keep - o->ramp) * (done < 0 ? 0 : done) : o->keep;
+}
+
 static lti_scene scene_of(const lt_sparse *s, const lt_sparse_call *c)
 {
     lti_scene sc = {.o = &s->o.spec,
@@ -315,7 +343,9 @@ static lti_scene scene_of(const lt_sparse *s, const lt_sparse_call *c)
                     .nkeys = s->nkeys,
                     .key = s->key,
                     .cached = s->z.cached,
+                    .keep = keep_at(s, c->progress),
                     .nk = s->z.nk};
+    if (s->windows.side) sc.window = s->windows.side + (int64_t)c->layer * s->o.heads;
     sc.q.frames = (int32_t)(c->lq / s->z.frame);
     sc.nq = s->z.nq / s->o.grid.frames * sc.q.frames;
     if (sc.q.frames == s->o.grid.frames) sc.nq = s->z.nq; /* boxes may be deeper than a frame */
@@ -337,7 +367,9 @@ static void count(lt_sparse *s, const lti_scene *sc)
 
 static lt_status make_plan(lt_sparse *s, const lt_sparse_call *c)
 {
-    const uint64_t seen = look(s, c);
+    uint64_t seen = look(s, c);
+    if (s->windows.side)
+        seen = (seen ^ (uint64_t)(c->layer + 1)) * 1099511628211u; /* lists of it alone */
     lti_scene sc = scene_of(s, c);
     const bool same = s->built == seen;
     s->built = seen;
@@ -366,8 +398,10 @@ lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **plan, const lt_spars
 {
     const double start = now();
     *plan = NULL;
+    s->planned = false;
     s->stats.calls++;
-    if (!s->m->list || c->progress < s->o.spec.warmup - 1e-9 || c->layer < s->o.spec.layers) {
+    if (!s->m->list || s->o.spec.search || c->progress < s->o.spec.warmup - 1e-9 ||
+        c->layer < s->o.spec.layers) {
         const double all =
             (double)c->lq * (double)(c->cache ? lt_cache_visible_rows(c->cache) : c->lk);
         s->stats.read += all;
@@ -377,6 +411,7 @@ lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **plan, const lt_spars
     LT_TRY(check_call(s, c));
     LT_TRY(make_plan(s, c));
     *plan = &s->lists.kernel;
+    s->planned = true;
     s->stats.seconds += now() - start;
     return LT_OK;
 }
@@ -386,9 +421,19 @@ float *lt_sparse_lse(const lt_sparse *s)
     return s->lse;
 }
 
+static lt_status compare_windows(lt_sparse *s, const lt_sparse_call *c, lt_mat out)
+{
+    if (c->progress < s->o.spec.warmup - 1e-9 || c->layer < s->o.spec.layers) return LT_OK;
+    LT_TRY(check_call(s, c));
+    look(s, c);
+    lti_scene sc = scene_of(s, c);
+    return lti_search_call(s, c, &sc, out);
+}
+
 lt_status lt_sparse_finish(lt_sparse *s, const lt_sparse_call *c, lt_mat out)
 {
-    if (!s->z.centroid) return LT_OK;
+    if (s->o.spec.search) return compare_windows(s, c, out);
+    if (!s->z.centroid || !s->planned) return LT_OK;
     const double start = now();
     const int64_t cols = (int64_t)s->o.heads * s->o.head_dim;
     const lt_mat rest = {s->rest_out, s->o.dtype, cols};

@@ -34,7 +34,7 @@ typedef struct lti_layer {
 
 typedef struct lti_sizes {
     int32_t frame, rows, per_frame, nq, groups, nk, nkeys, most, words;
-    bool tiled, cached, choose, profile, centroid;
+    bool tiled, cached, choose, profile, centroid, heads; /* heads: a list of its own for each */
 } lti_sizes;
 
 struct lt_sparse {
@@ -49,7 +49,9 @@ struct lt_sparse {
     int32_t nkeys;
     lti_list list; /* of one query tile */
     lti_lists lists, rest, samples;
-    uint64_t built; /* frames for which `lists` are, where they depend on nothing else */
+    lt_windows windows; /* of sta, where they come from a file */
+    bool planned;       /* the last call was sparse */
+    uint64_t built;     /* frames for which `lists` are, where they depend on nothing else */
     int32_t *group_of_head;
     lti_layer *layer; /* [layers * samples] */
     float *host;      /* scores, means, sampled output */
@@ -58,7 +60,7 @@ struct lt_sparse {
     int32_t *off_q, *off_k;
     float *mean_q, *mean_k, *score, *lse, *rest_lse;
     void *rest_k, *rest_v, *rest_out, *sample_q;
-    float *sample_out;
+    float *sample_out, *search_out;
     lt_sparse_stats stats;
 };
 
@@ -74,6 +76,11 @@ LT_MUST_USE lt_status lti_lists_write(lti_lists *l, lt_sparse *s, const lti_scen
 LT_MUST_USE lt_status lti_lists_add(lti_lists *l, lt_ctx *ctx, int32_t at, lti_list *from);
 LT_MUST_USE lt_status lti_lists_upload(lti_lists *l, lt_dev *dev, int32_t nq, const int32_t *q_off,
                                        int32_t lists, const int32_t *group, int32_t heads);
+
+/* search.c: which windows are compared, of which planner; and one call, whose dense output is there. */
+LT_MUST_USE lt_status lti_search_begin(lt_window_search *s, const lt_sparse *p);
+LT_MUST_USE lt_status lti_search_call(lt_sparse *p, const lt_sparse_call *c, lti_scene *sc,
+                                      lt_mat dense);
 
 /* sparse_online.c */
 LT_MUST_USE lt_status lti_profile(lt_sparse *s, const lti_scene *sc, const lt_sparse_call *c);

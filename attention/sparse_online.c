@@ -182,7 +182,9 @@ lt_status lti_choose(lt_sparse *s, lti_scene *sc, const lt_sparse_call *c)
     sc->words = s->z.words;
     const bool again = l->made && l->seen == seen && c->progress > l->progress;
     l->progress = c->progress;
-    if (again && s->o.spec.drift > 0 && change(now, l->sketch) <= s->o.spec.drift) return LT_OK;
+    if (again && s->o.spec.drift > 0 && s->o.spec.ramp == 0 &&
+        change(now, l->sketch) <= s->o.spec.drift)
+        return LT_OK;
     LT_TRY(score(s, sc));
     lti_topk_choose(l->chosen, sc, s->host,
                     s->host + (size_t)s->o.heads * (size_t)sc->nq * (size_t)s->z.nk);

@@ -1,15 +1,9 @@
-/* bench_html.c: the page of `bench quality`: one file with its table, a plot of speed beside likeness, and frames of every method. */
+/* bench_html.c: the page of `bench quality`: one file with its table, plots of likeness beside density and speed, and frames. */
 #include "examples/bench.h"
+#include "examples/report_html.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char style[] =
-    "<style>body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;"
-    "color:#222}table{border-collapse:collapse;width:100%}td,th{padding:.3em .6em;text-align:right;"
-    "border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}"
-    "img{width:100%;image-rendering:auto}figure{margin:1em 0}figcaption{font-family:monospace}"
-    "svg{width:100%;max-width:50em;height:auto}code{background:#f3f3f3}</style>";
 
 static double mean_of(const json_t *method, const char *key)
 {
@@ -21,156 +15,139 @@ static double error_of(const json_t *method, const char *key)
     return json_real_value(json_object_get(json_object_get(method, key), "error"));
 }
 
-static void put_text(FILE *f, const char *text)
+static const char *name_of(const json_t *methods, size_t i)
 {
-    for (; *text; text++)
-        switch (*text) {
-        case '<':
-            fputs("&lt;", f);
-            break;
-        case '>':
-            fputs("&gt;", f);
-            break;
-        case '&':
-            fputs("&amp;", f);
-            break;
-        case '"':
-            fputs("&quot;", f);
-            break;
-        default:
-            fputc(*text, f);
-        }
+    const char *name = json_string_value(json_object_get(json_array_get(methods, i), "attention"));
+    return i ? name : "noise floor";
 }
 
-static const char *name_of(const json_t *method)
+static int number(const json_t *all, const char *key)
 {
-    return json_string_value(json_object_get(method, "attention"));
+    return (int)json_integer_value(json_object_get(all, key));
 }
 
-static void put_table(FILE *f, const json_t *methods)
+static void put_dense(FILE *f, const json_t *all, bool checked)
 {
-    fputs("<table><tr><th>method<th>density<th>of sparse passes<th>PSNR dB<th>SSIM<th>flicker / "
-          "dense<th>denoising<th>whole render<th>planning</tr>\n",
-          f);
+    const json_t *d = json_object_get(all, "dense");
+    const double share = 100 * json_real_value(json_object_get(d, "attention_share"));
+    fputs("<tr><td><code>dense</code><td>1<td>1<td>&infin;<td>1<td>0<td>1", f);
+    if (checked)
+        fprintf(f, "<td>%.1f %%<td>0", 100 * json_real_value(json_object_get(d, "adherence")));
+    fprintf(f, "<td>%.1f %%<td>1x (%.2f s)<td>1x (%.2f s)<td>0<td>%.1f</tr>\n", share,
+            json_real_value(json_object_get(d, "denoise_seconds")),
+            json_real_value(json_object_get(d, "total_seconds")),
+            json_real_value(json_object_get(d, "memory_mib")));
+}
+
+static void put_table(FILE *f, const json_t *all, bool checked)
+{
+    const json_t *methods = json_object_get(all, "methods");
+    fprintf(f,
+            "<table><tr><th>method<th>density<th>of sparse passes<th>PSNR dB<th>SSIM<th>structure"
+            "<th>flicker / dense%s<th>attention<th>denoising<th>whole render<th>planning<th>MiB"
+            "</tr>\n",
+            checked ? "<th>adherence<th>less dense" : "");
+    put_dense(f, all, checked);
     for (size_t i = 0; i < json_array_size(methods); i++) {
         const json_t *m = json_array_get(methods, i);
         fputs("<tr><td><code>", f);
-        put_text(f, name_of(m));
+        lti_html_text(f, name_of(methods, i));
         fprintf(f,
-                "</code>%s<td>%.3f<td>%.3f<td>%.2f &plusmn; %.2f<td>%.4f &plusmn; %.4f<td>%.3f"
-                "<td>%.2fx<td>%.2fx<td>%.1f %%</tr>\n",
-                i ? "" : " (noise floor)", mean_of(m, "density"), mean_of(m, "sparse_density"),
-                mean_of(m, "psnr_db"), error_of(m, "psnr_db"), mean_of(m, "ssim"),
-                error_of(m, "ssim"), mean_of(m, "flicker_to_dense"), mean_of(m, "denoise_speedup"),
-                mean_of(m, "render_speedup"), 100 * mean_of(m, "planning_share"));
+                "</code><td>%.3f<td>%.3f<td>%.2f &plusmn; %.2f<td>%.4f &plusmn; %.4f<td>%.4f"
+                " &plusmn; %.4f<td>%.3f &plusmn; %.3f",
+                mean_of(m, "density"), mean_of(m, "sparse_density"), mean_of(m, "psnr_db"),
+                error_of(m, "psnr_db"), mean_of(m, "ssim"), error_of(m, "ssim"),
+                mean_of(m, "structure"), error_of(m, "structure"), mean_of(m, "flicker_to_dense"),
+                error_of(m, "flicker_to_dense"));
+        if (checked)
+            fprintf(f, "<td>%.1f %%<td>%+.1f &plusmn; %.1f", 100 * mean_of(m, "adherence"),
+                    100 * mean_of(m, "adherence_to_dense"),
+                    100 * error_of(m, "adherence_to_dense"));
+        fprintf(f,
+                "<td>%.1f %%<td>%.2fx &plusmn; %.2f<td>%.2fx &plusmn; %.2f<td>%.1f %%<td>%.1f"
+                "</tr>\n",
+                100 * mean_of(m, "attention_share"), mean_of(m, "denoise_speedup"),
+                error_of(m, "denoise_speedup"), mean_of(m, "render_speedup"),
+                error_of(m, "render_speedup"), 100 * mean_of(m, "planning_share"),
+                mean_of(m, "memory_mib"));
     }
     fputs("</table>\n", f);
 }
 
-/* A point a method: density to the right, PSNR upwards, its error as a line. */
-static void put_plot(FILE *f, const json_t *methods, const char *x_key, double x_max,
-                     const char *x_name)
+/* A point a method. */
+static void put_plot(FILE *f, const json_t *methods, const char *x_key, const char *y_key,
+                     const char *title, const char *x_name, const char *y_name)
 {
-    enum { W = 640, H = 360, LEFT = 50, BASE = 310, TOP = 20, RIGHT = 620 };
-    double low = 1e9, high = 0;
-    for (size_t i = 0; i < json_array_size(methods); i++) {
+    enum { MOST = 64 };
+    lti_series s[MOST];
+    double x[MOST], y[MOST], e[MOST];
+    int32_t n = 0;
+    for (size_t i = 0; i < json_array_size(methods) && n < MOST; i++, n++) {
         const json_t *m = json_array_get(methods, i);
-        if (mean_of(m, "psnr_db") < low) low = mean_of(m, "psnr_db");
-        if (mean_of(m, "psnr_db") > high) high = mean_of(m, "psnr_db");
-        if (mean_of(m, x_key) > x_max) x_max = mean_of(m, x_key);
+        x[n] = mean_of(m, x_key);
+        y[n] = mean_of(m, y_key);
+        e[n] = error_of(m, y_key);
+        s[n] = (lti_series){
+            .name = name_of(methods, i), .x = &x[n], .y = &y[n], .error = &e[n], .n = 1};
     }
-    low -= 2;
-    high += 2;
+    lti_html_plot(f, &(lti_plot){.title = title, .x_name = x_name, .y_name = y_name}, s, n);
+}
+
+static void put_plots(FILE *f, const json_t *methods, bool checked)
+{
+    static const char times[] = "whole render, times as fast as dense";
+    fputs("<div class='plots'>\n", f);
+    put_plot(f, methods, "density", "psnr_db", "Likeness by density", "density of the whole run",
+             "PSNR against dense, dB");
+    put_plot(f, methods, "render_speedup", "psnr_db", "Likeness by speed", times,
+             "PSNR against dense, dB");
+    put_plot(f, methods, "render_speedup", "structure", "Difference of structure by speed", times,
+             "structure (0: the same)");
+    if (checked)
+        put_plot(f, methods, "render_speedup", "adherence_to_dense", "Adherence by speed", times,
+                 "adherence less that of dense");
+    fputs("</div>\n", f);
+}
+
+static void put_introduction(FILE *f, const json_t *all, bool checked)
+{
+    fputs("<p>", f);
+    lti_html_text(f, json_string_value(json_object_get(all, "model")));
     fprintf(f,
-            "<svg viewBox='0 0 %d %d' font-size='11'><path d='M%d %d V%d H%d' fill='none' "
-            "stroke='#888'/><text x='%d' y='%d'>%s (0 to %.3g)</text><text x='4' y='14'>PSNR dB, "
-            "%.0f to %.0f</text>\n",
-            W, H, LEFT, TOP, BASE, RIGHT, W / 2 - 60, H - 20, x_name, x_max, low, high);
-    for (size_t i = 0; i < json_array_size(methods); i++) {
-        const json_t *m = json_array_get(methods, i);
-        const double up = (BASE - TOP) / (high - low), psnr = mean_of(m, "psnr_db"),
-                     e = error_of(m, "psnr_db") * up;
-        const double x = LEFT + (RIGHT - LEFT - 130) * mean_of(m, x_key) / x_max,
-                     y = BASE - (psnr - low) * up;
-        fprintf(f,
-                "<path d='M%.1f %.1fv%.1f' stroke='#47a'/><circle cx='%.1f' cy='%.1f' r='4' "
-                "fill='#47a'/><text x='%.1f' y='%.1f'>",
-                x, y - e, 2 * e, x, y, x + 7, y + 4);
-        put_text(f, i ? name_of(m) : "noise floor");
-        fputs("</text>\n", f);
-    }
-    fputs("</svg>\n", f);
-}
-
-static lt_status put_picture(FILE *f, lt_ctx *ctx, const char *path)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    FILE *in = fopen(path, "rbe");
-    if (!in) return lti_fail(ctx, LT_ERR_IO, "%s cannot be read", path);
-    uint8_t b[3];
-    size_t n;
-    fputs("<img alt='frames' src='data:image/png;base64,", f);
-    while ((n = fread(b, 1, sizeof b, in)) > 0) {
-        const uint32_t v =
-            (uint32_t)b[0] << 16 | (n > 1 ? (uint32_t)b[1] << 8 : 0) | (n > 2 ? (uint32_t)b[2] : 0);
-        fputc(digit[v >> 18], f);
-        fputc(digit[v >> 12 & 63], f);
-        fputc(n > 1 ? digit[v >> 6 & 63] : '=', f);
-        fputc(n > 2 ? digit[v & 63] : '=', f);
-    }
-    fputs("'>", f);
-    fclose(in);
-    return LT_OK;
-}
-
-static lt_status put_strips(FILE *f, lt_ctx *ctx, const json_t *methods, const char *dir)
-{
-    char path[4096];
-    for (size_t i = 0; i <= json_array_size(methods); i++) {
-        snprintf(path, sizeof path, "%s/strip%02zu.png", dir, i);
-        fputs("<figure><figcaption>", f);
-        put_text(f, i ? name_of(json_array_get(methods, i - 1)) : "dense");
-        fputs("</figcaption>", f);
-        LT_TRY(put_picture(f, ctx, path));
-        fputs("</figure>\n", f);
-    }
-    return LT_OK;
+            ": %dx%d, %d frames, %d steps, %d clips (%d prompts, %d seeds), %d threads. Every clip "
+            "is compared with the dense one of the same prompt and seed; &plusmn; is the standard "
+            "error over these pairs. Density is keys read over keys there are, of the whole run "
+            "with its dense warm-up, and of the sparse passes alone. The noise floor is dense "
+            "attention with its sums in another order: a method there cannot be told from dense. "
+            "Structure is the difference of edges and colours at four sizes, 0 for the same. "
+            "Attention and planning are shares of denoising; speed is against dense in the same "
+            "run; memory is the device's.",
+            number(all, "width"), number(all, "height"), number(all, "num_frames"),
+            number(all, "num_inference_steps"), number(all, "clips"),
+            number(all, "clips") / (number(all, "seeds") > 0 ? number(all, "seeds") : 1),
+            number(all, "seeds"), number(all, "threads"));
+    if (checked)
+        fputs(" Adherence is how much of what the prompt asks for (ground, colour, shape, motion, "
+              "light) a program finds in the clip.",
+              f);
+    fputs("</p>\n", f);
 }
 
 lt_status lti_quality_page(lt_ctx *ctx, const char *path, const json_t *all, const char *dir)
 {
     const json_t *methods = json_object_get(all, "methods");
-    FILE *f = fopen(path, "we");
-    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
-    fprintf(f,
-            "<!doctype html><html lang='en'><meta charset='utf-8'><title>Sparse attention beside "
-            "dense</title>%s<h1>Sparse attention beside dense</h1><p>",
-            style);
-    put_text(f, json_string_value(json_object_get(all, "model")));
-    fprintf(
-        f,
-        ": %dx%d, %d frames, %d steps, %d clips (3 prompts, %d seeds), %d threads. Every clip "
-        "is compared with the dense one of the same prompt and seed; &plusmn; is the standard "
-        "error over clips. Density is keys read over keys there are, of the whole run with its "
-        "dense warm-up, and of the sparse passes alone. The noise floor is dense attention with "
-        "its sums in another order: a method there cannot be told from dense. Speed is against "
-        "dense in the same run.</p>\n",
-        (int)json_integer_value(json_object_get(all, "width")),
-        (int)json_integer_value(json_object_get(all, "height")),
-        (int)json_integer_value(json_object_get(all, "num_frames")),
-        (int)json_integer_value(json_object_get(all, "num_inference_steps")),
-        (int)json_integer_value(json_object_get(all, "clips")),
-        (int)json_integer_value(json_object_get(all, "seeds")),
-        (int)json_integer_value(json_object_get(all, "threads")));
-    put_table(f, methods);
-    fputs("<h2>Likeness by density</h2>\n", f);
-    put_plot(f, methods, "density", 1, "density of the whole run");
-    fputs("<h2>Likeness by speed</h2>\n", f);
-    put_plot(f, methods, "denoise_speedup", 1, "denoising, times as fast as dense");
+    const bool checked = json_object_get(json_object_get(all, "dense"), "adherence") != NULL;
+    char strip[4096];
+    FILE *f;
+    LT_TRY(lti_html_begin(&f, ctx, path, "Sparse attention beside dense"));
+    put_introduction(f, all, checked);
+    put_table(f, all, checked);
+    put_plots(f, methods, checked);
     fputs("<h2>Frames of the first clip</h2>\n", f);
-    const lt_status s = put_strips(f, ctx, methods, dir);
-    fputs("</html>\n", f);
-    const bool bad = ferror(f);
-    if (fclose(f) || bad) return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
-    return s;
+    lt_status s = LT_OK;
+    for (size_t i = 0; s == LT_OK && i <= json_array_size(methods); i++) {
+        snprintf(strip, sizeof strip, "%s/strip%02zu.png", dir, i);
+        s = lti_html_picture(f, ctx, strip, i ? name_of(methods, i - 1) : "dense");
+    }
+    return lti_html_end(f, ctx, path, s);
 }

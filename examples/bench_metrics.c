@@ -88,6 +88,77 @@ bool lti_ssim(double *out, const uint8_t *a, const uint8_t *b, int frames, int h
     return true;
 }
 
+/* ---- structure: edges and colours at four sizes ---- */
+
+/* Luma and two colour differences of a frame, [3][h * w]. */
+static void split(float *out, const uint8_t *rgb, size_t n)
+{
+    for (size_t i = 0; i < n; i++, rgb += 3) {
+        const float r = rgb[0], g = rgb[1], b = rgb[2], y = 0.299f * r + 0.587f * g + 0.114f * b;
+        out[i] = y;
+        out[n + i] = r - y;
+        out[2 * n + i] = b - y;
+    }
+}
+
+/* Every four numbers of a plane become their mean; `to` may be `from`. */
+static void halve(float *to, const float *from, int h, int w)
+{
+    for (int y = 0; y + 1 < h; y += 2)
+        for (int x = 0; x + 1 < w; x += 2) {
+            const float *p = from + y * w + x;
+            *to++ = 0.25f * (p[0] + p[1] + p[w] + p[w + 1]);
+        }
+}
+
+static float edge(const float *p, int w)
+{
+    const float gx = p[1 - w] + p[1] + p[1 + w] - p[-1 - w] - p[-1] - p[-1 + w],
+                gy = p[w - 1] + p[w] + p[w + 1] - p[-w - 1] - p[-w] - p[-w + 1];
+    return sqrtf(gx * gx + gy * gy) / 3;
+}
+
+static double structure_at(const float *a, const float *b, int h, int w)
+{
+    const int n = h * w;
+    double edges = 0, colours = 0;
+    for (int y = 1; y + 1 < h; y++)
+        for (int x = 1; x + 1 < w; x++) {
+            const float g = edge(a + y * w + x, w), k = edge(b + y * w + x, w);
+            edges += 1 - (double)((2 * g * k + 170) / (g * g + k * k + 170));
+        }
+    for (int i = n; i < 3 * n; i++)
+        colours += fabs((double)a[i] - (double)b[i]);
+    return edges / ((h - 2) * (w - 2)) + 0.5 * colours / (2.0 * n * 255);
+}
+
+bool lti_structure(double *out, const uint8_t *a, const uint8_t *b, int frames, int h, int w)
+{
+    enum { SIZES = 4 };
+    const size_t n = (size_t)h * (size_t)w;
+    float *x = h < 24 || w < 24 ? NULL : malloc(6 * n * sizeof *x), *const y = x ? x + 3 * n : NULL;
+    double sum = 0;
+    if (!x) return false;
+    for (int f = 0; f < frames; f++) {
+        int fh = h, fw = w;
+        split(x, a + (size_t)f * n * 3, n);
+        split(y, b + (size_t)f * n * 3, n);
+        for (int k = 0; k < SIZES; k++) {
+            if (k)
+                for (int c = 0; c < 3; c++) { /* planes move together as they shrink */
+                    halve(x + c * (fh / 2) * (fw / 2), x + c * fh * fw, fh, fw);
+                    halve(y + c * (fh / 2) * (fw / 2), y + c * fh * fw, fh, fw);
+                }
+            fh = k ? fh / 2 : fh;
+            fw = k ? fw / 2 : fw;
+            sum += structure_at(x, y, fh, fw) / SIZES;
+        }
+    }
+    free(x);
+    *out = sum / frames;
+    return true;
+}
+
 double lti_flicker(const uint8_t *v, int frames, size_t frame_bytes)
 {
     double sum = 0;

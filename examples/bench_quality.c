@@ -1,11 +1,12 @@
-/* bench_quality.c: the same prompts, seeds and steps with every method: how near to dense, how steady, how fast.
+/* bench_quality.c: the same prompts, seeds and steps with every method: how near to dense, how true to the prompt, how steady, how fast.
  *
  * Every clip is compared with the dense one of its prompt and seed (pairs; the spread is over pairs). The first line is the noise floor:
  * dense attention with its tokens in another order, so the same sums in another order; a method at the floor cannot be told from
- * dense. Speed is that of denoising, dense measured in the same run. Quality against dense says how far a video has gone another way, which
+ * dense. Speed is against dense in the same run. Quality against dense says how far a video has gone another way, which
  * is not always damage. */
 #include "attention/attention.h"
 #include "examples/bench.h"
+#include "examples/checker.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,18 +16,33 @@
 
 enum { MAX_METHODS = 32, MAX_CLIPS = 256, STRIP = 5 };
 
-static const char *const prompts[] = {"a red ball bounces on green grass",
-                                      "a blue square moves to the right on a white background",
-                                      "a yellow triangle spins in front of a dark sky"};
+/* Of the world of the embedded model, so that what is seen can be checked by program. */
+static const struct {
+    const char *text;
+    lti_toy want;
+} prompts[] = {{"a red ball bounces on green grass", {"grass", "red", "ball", "bounce", "steady"}},
+               {"a blue square moves right in front of a plain grey wall",
+                {"plain", "blue", "square", "right", "steady"}},
+               {"a yellow star spins at night", {"night", "yellow", "star", "spin", "steady"}},
+               {"an orange triangle grows over a checkered floor while the sky darkens",
+                {"checker", "orange", "triangle", "grow", "darkens"}}};
 static const char floor_method[] = "topk:keep=1,warmup=0";
 static const char default_methods[] = "sta:window=5x3x3 svg:density=0.3 radial:decay=0.2 "
                                       "topk:keep=0.3 topk:keep=0.2 topk:keep=0.1 topk:p=0.9 "
                                       "topk:keep=0.2,centroid topk:keep=0.1,centroid";
 
 typedef struct clip {
-    double psnr, ssim, flicker, flicker_dense, denoise, denoise_dense, total, total_dense, density,
-        sparse_density, planning;
+    double psnr, ssim, structure, flicker, flicker_dense, denoise, denoise_dense, total,
+        total_dense, density, sparse_density, planning, attention;
+    double memory;               /* MiB of the device, at most */
+    double right, against_dense; /* part of what the prompt asks for; less what dense got right */
 } clip;
+
+/* What a dense clip cost, and what it shows. */
+typedef struct reference {
+    lt_session_report report;
+    double memory, right;
+} reference;
 
 typedef struct bench {
     lt_ctx *ctx;
@@ -37,18 +53,24 @@ typedef struct bench {
     lti_progress shown;
     lt_session_options o;
     size_t frame_bytes, bytes;
-    uint8_t **dense; /* [clips] */
-    lt_session_report *dense_report;
+    uint8_t **dense;      /* [clips] */
+    reference *reference; /* [clips] */
     uint8_t *video;
+    double memory; /* of the present render */
+    bool checked;  /* frames are of the size that the checker knows */
     int clips, seeds;
     const char *dir;
     json_t *methods;
 } bench;
 
-static const char *prompt_of(const bench *b, int i)
+static void watch(void *user, const lt_progress *p)
 {
-    (void)b;
-    return prompts[(size_t)i % LT_COUNT(prompts)];
+    bench *b = user;
+    lt_mem_stats m;
+    lt_dev_mem_stats(b->dev, &m);
+    const double now = (double)m.live_total / (1 << 20);
+    if (now > b->memory) b->memory = now;
+    lti_progress_show(&b->shown, p);
 }
 
 static lt_status render(bench *b, int i, const char *attention, uint8_t *out, lt_session_report *r)
@@ -56,10 +78,11 @@ static lt_status render(bench *b, int i, const char *attention, uint8_t *out, lt
     lt_session *s;
     lt_frames f;
     lt_session_options o = b->o;
-    o.prompt = prompt_of(b, i);
+    o.prompt = prompts[(size_t)i % LT_COUNT(prompts)].text;
     o.seed = (uint64_t)i / LT_COUNT(prompts) + 1;
     o.attention = attention;
     size_t at = 0;
+    b->memory = 0;
     LT_TRY(lt_session_create(&s, b->model, &o));
     lti_interrupt_watch(b->interrupt, s);
     lt_status st;
@@ -75,14 +98,32 @@ static lt_status render(bench *b, int i, const char *attention, uint8_t *out, lt
     return st == LT_END ? LT_OK : st;
 }
 
+/* Part of what the prompt asks for that is seen. */
+static lt_status judge(bench *b, int i, const uint8_t *video, double *right)
+{
+    lti_toy got;
+    int asked, same;
+    *right = 0;
+    if (!b->checked) return LT_OK;
+    LT_TRY(lti_toy_read(&got, b->ctx, video, b->o.num_frames));
+    same = lti_toy_agree(&got, &prompts[(size_t)i % LT_COUNT(prompts)].want, &asked);
+    *right = (double)same / asked;
+    return LT_OK;
+}
+
 static lt_status measure(bench *b, int i, const char *attention, clip *c)
 {
     lt_session_report r;
-    const lt_session_report *d = &b->dense_report[i];
+    const lt_session_report *d = &b->reference[i].report;
     LT_TRY(render(b, i, attention, b->video, &r));
+    LT_TRY(judge(b, i, b->video, &c->right));
+    c->against_dense = c->right - b->reference[i].right;
+    c->memory = b->memory;
     c->psnr = lti_psnr(b->video, b->dense[i], b->bytes);
-    if (!lti_ssim(&c->ssim, b->video, b->dense[i], b->o.num_frames, b->o.height, b->o.width))
-        return lti_fail(b->ctx, LT_ERR_MEM, "no memory, or a picture too small, for SSIM");
+    if (!lti_ssim(&c->ssim, b->video, b->dense[i], b->o.num_frames, b->o.height, b->o.width) ||
+        !lti_structure(&c->structure, b->video, b->dense[i], b->o.num_frames, b->o.height,
+                       b->o.width))
+        return lti_fail(b->ctx, LT_ERR_MEM, "no memory, or a picture too small, to compare");
     c->flicker = lti_flicker(b->video, b->o.num_frames, b->frame_bytes);
     c->flicker_dense = lti_flicker(b->dense[i], b->o.num_frames, b->frame_bytes);
     c->denoise = r.denoise_seconds;
@@ -92,6 +133,7 @@ static lt_status measure(bench *b, int i, const char *attention, clip *c)
     c->density = r.attention_density;
     c->sparse_density = r.sparse_density;
     c->planning = r.planning_seconds;
+    c->attention = r.attention_seconds;
     return LT_OK;
 }
 
@@ -145,27 +187,51 @@ static json_t *spread_json(spread s)
 
 #define FIELD(name) offsetof(clip, name)
 
+/* One figure of a method: its name in files, which numbers of the clips. */
+typedef struct figure {
+    const char *key;
+    size_t field, by;
+    bool checked; /* only where the checker can look */
+} figure;
+
+static const figure figures[] = {
+    {"density", FIELD(density), 0, false},
+    {"sparse_density", FIELD(sparse_density), 0, false},
+    {"psnr_db", FIELD(psnr), 0, false},
+    {"ssim", FIELD(ssim), 0, false},
+    {"structure", FIELD(structure), 0, false},
+    {"flicker_to_dense", FIELD(flicker), FIELD(flicker_dense), false},
+    {"adherence", FIELD(right), 0, true},
+    {"adherence_to_dense", FIELD(against_dense), 0, true},
+    {"attention_share", FIELD(attention), FIELD(denoise), false},
+    {"denoise_speedup", FIELD(denoise_dense), FIELD(denoise), false},
+    {"render_speedup", FIELD(total_dense), FIELD(total), false},
+    {"planning_share", FIELD(planning), FIELD(denoise), false},
+    {"memory_mib", FIELD(memory), 0, false},
+};
+
+static double mean_of(const json_t *method, const char *key)
+{
+    return json_real_value(json_object_get(json_object_get(method, key), "mean"));
+}
+
 static void report(bench *b, const char *text, const clip *c)
 {
-    const int n = b->clips;
-    const spread psnr = over(c, n, FIELD(psnr), 0), ssim = over(c, n, FIELD(ssim), 0),
-                 flicker = over(c, n, FIELD(flicker), FIELD(flicker_dense)),
-                 fast = over(c, n, FIELD(denoise_dense), FIELD(denoise)),
-                 whole = over(c, n, FIELD(total_dense), FIELD(total)),
-                 density = over(c, n, FIELD(density), 0),
-                 sparse = over(c, n, FIELD(sparse_density), 0),
-                 planning = over(c, n, FIELD(planning), FIELD(denoise));
-    printf("%-34s %7.3f %7.3f %6.2f+-%4.2f %7.4f %8.3f %7.2fx %7.2fx %6.1f%%\n", text, density.mean,
-           sparse.mean, psnr.mean, psnr.error, ssim.mean, flicker.mean, fast.mean, whole.mean,
-           100 * planning.mean);
+    json_t *m = json_pack("{s:s}", "attention", text);
+    for (size_t k = 0; k < LT_COUNT(figures); k++) {
+        const figure *f = &figures[k];
+        if (!f->checked || b->checked)
+            json_object_set_new(m, f->key, spread_json(over(c, b->clips, f->field, f->by)));
+    }
+    printf(
+        "%-32s %6.3f %6.3f %6.2f+-%4.2f %6.4f %7.4f %7.3f %5.1f%% %5.1f%% %6.2fx %6.2fx %5.1f%%\n",
+        text, mean_of(m, "density"), mean_of(m, "sparse_density"), mean_of(m, "psnr_db"),
+        over(c, b->clips, FIELD(psnr), 0).error, mean_of(m, "ssim"), mean_of(m, "structure"),
+        mean_of(m, "flicker_to_dense"), 100 * mean_of(m, "adherence"),
+        100 * mean_of(m, "attention_share"), mean_of(m, "denoise_speedup"),
+        mean_of(m, "render_speedup"), 100 * mean_of(m, "planning_share"));
     fflush(stdout);
-    json_array_append_new(b->methods,
-                          json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "attention",
-                                    text, "density", spread_json(density), "sparse_density",
-                                    spread_json(sparse), "psnr_db", spread_json(psnr), "ssim",
-                                    spread_json(ssim), "flicker_to_dense", spread_json(flicker),
-                                    "denoise_speedup", spread_json(fast), "render_speedup",
-                                    spread_json(whole), "planning_share", spread_json(planning)));
+    json_array_append_new(b->methods, m);
 }
 
 static lt_status measure_method(bench *b, const char *text, int number)
@@ -185,7 +251,9 @@ static lt_status render_dense(bench *b)
         b->dense[i] = malloc(b->bytes);
         if (!b->dense[i])
             return lti_fail(b->ctx, LT_ERR_MEM, "no memory for %zu bytes of video", b->bytes);
-        LT_TRY(render(b, i, "dense", b->dense[i], &b->dense_report[i]));
+        LT_TRY(render(b, i, "dense", b->dense[i], &b->reference[i].report));
+        LT_TRY(judge(b, i, b->dense[i], &b->reference[i].right));
+        b->reference[i].memory = b->memory;
     }
     return b->dir ? write_strip(b, b->dense[0], 0) : LT_OK;
 }
@@ -206,8 +274,8 @@ static lt_status measure_all(bench *b, const char *list)
         names[n++] = at;
     }
     LT_TRY(render_dense(b));
-    printf("%-34s %7s %7s %12s %7s %8s %8s %8s %7s\n", "method", "density", "sparse", "PSNR dB",
-           "SSIM", "flicker", "denoise", "render", "plan");
+    printf("%-32s %6s %6s %12s %6s %7s %7s %6s %6s %7s %7s %6s\n", "method", "dens.", "sparse",
+           "PSNR dB", "SSIM", "struct.", "flicker", "adher.", "attn.", "denoise", "render", "plan");
     LT_TRY(measure_method(b, floor_method, number++));
     for (int i = 0; i < n; i++)
         LT_TRY(measure_method(b, names[i], number++));
@@ -218,26 +286,44 @@ static lt_status measure_all(bench *b, const char *list)
 
 static lt_status write_csv(lt_ctx *ctx, const char *path, const json_t *methods)
 {
-    static const char *const keys[] = {"density",        "sparse_density",   "psnr_db",
-                                       "ssim",           "flicker_to_dense", "denoise_speedup",
-                                       "render_speedup", "planning_share"};
     FILE *f = fopen(path, "we");
     if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
     fputs("attention", f);
-    for (size_t k = 0; k < LT_COUNT(keys); k++)
-        fprintf(f, ",%s,%s_error", keys[k], keys[k]);
+    for (size_t k = 0; k < LT_COUNT(figures); k++)
+        fprintf(f, ",%s,%s_error", figures[k].key, figures[k].key);
     for (size_t i = 0; i < json_array_size(methods); i++) {
         const json_t *m = json_array_get(methods, i);
         fprintf(f, "\n\"%s\"", json_string_value(json_object_get(m, "attention")));
-        for (size_t k = 0; k < LT_COUNT(keys); k++) {
-            const json_t *s = json_object_get(m, keys[k]);
-            fprintf(f, ",%.6g,%.3g", json_real_value(json_object_get(s, "mean")),
-                    json_real_value(json_object_get(s, "error")));
+        for (size_t k = 0; k < LT_COUNT(figures); k++) {
+            const json_t *s = json_object_get(m, figures[k].key);
+            if (!s)
+                fputs(",,", f);
+            else
+                fprintf(f, ",%.6g,%.3g", json_real_value(json_object_get(s, "mean")),
+                        json_real_value(json_object_get(s, "error")));
         }
     }
     fputc('\n', f);
     const bool bad = ferror(f);
     return fclose(f) || bad ? lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path) : LT_OK;
+}
+
+/* Means over the dense clips. */
+static json_t *dense_json(const bench *b)
+{
+    double denoise = 0, total = 0, attention = 0, memory = 0, right = 0, n = b->clips;
+    for (int i = 0; i < b->clips; i++) {
+        const reference *r = &b->reference[i];
+        denoise += r->report.denoise_seconds / n;
+        total += r->report.total_seconds / n;
+        attention += r->report.attention_seconds / r->report.denoise_seconds / n;
+        memory += r->memory / n;
+        right += r->right / n;
+    }
+    json_t *d = json_pack("{s:f, s:f, s:f, s:f}", "denoise_seconds", denoise, "total_seconds",
+                          total, "attention_share", attention, "memory_mib", memory);
+    if (b->checked) json_object_set_new(d, "adherence", json_real(right));
+    return d;
 }
 
 static lt_status write_files(bench *b, const char *model, const char *family)
@@ -249,6 +335,7 @@ static lt_status write_files(bench *b, const char *model, const char *family)
                             b->o.num_inference_steps, "guidance_scale", b->o.guidance_scale,
                             "clips", b->clips, "seeds", b->seeds, "threads", lt_dev_threads(b->dev),
                             "isa", lt_dev_isa(b->dev), "methods", b->methods);
+    json_object_set_new(all, "dense", dense_json(b));
     lt_status s = b->set->json_file ? lti_json_write(b->ctx, b->set->json_file, all) : LT_OK;
     if (s == LT_OK && b->set->csv) s = write_csv(b->ctx, b->set->csv, b->methods);
     if (s == LT_OK && b->dir) {
@@ -266,25 +353,26 @@ static lt_status prepare(bench *b, const lt_model_info *info)
 {
     const lti_settings *set = b->set;
     b->o = lt_session_options_default();
-    b->o.prompt = prompts[0];
+    b->o.prompt = prompts[0].text;
     b->o.width = set->size.width;
     b->o.height = set->size.height;
     b->o.num_frames = set->num_frames;
     b->o.num_inference_steps = set->num_inference_steps;
     b->o.mode = LT_MODE_CLIP;
-    b->o.progress = lti_progress_show;
-    b->o.progress_user = &b->shown;
+    b->o.progress = watch;
+    b->o.progress_user = b;
     LT_TRY(lt_session_validate(b->ctx, info, &b->o));
     b->seeds = set->seeds;
     b->clips = b->seeds * (int)LT_COUNT(prompts);
     b->frame_bytes = (size_t)b->o.width * (size_t)b->o.height * 3;
     b->bytes = b->frame_bytes * (size_t)b->o.num_frames;
     b->dense = calloc((size_t)b->clips, sizeof *b->dense);
-    b->dense_report = calloc((size_t)b->clips, sizeof *b->dense_report);
+    b->reference = calloc((size_t)b->clips, sizeof *b->reference);
+    b->checked = b->o.width == LTI_TOY_SIZE && b->o.height == LTI_TOY_SIZE;
     b->video = malloc(b->bytes);
     b->methods = json_array();
     b->dir = set->out_dir;
-    if (!b->dense || !b->dense_report || !b->video || !b->methods)
+    if (!b->dense || !b->reference || !b->video || !b->methods)
         return lti_fail(b->ctx, LT_ERR_MEM, "no memory for %d clips", b->clips);
     if (b->dir && mkdir(b->dir, 0777) && errno != EEXIST)
         return lti_fail(b->ctx, LT_ERR_IO, "--out-dir %s: %s", b->dir, strerror(errno));
@@ -317,7 +405,7 @@ lt_status lti_bench_quality(lt_ctx *ctx, const lti_settings *set, lti_interrupt 
     for (int i = 0; b.dense && i < b.clips; i++)
         free(b.dense[i]);
     free(b.dense);
-    free(b.dense_report);
+    free(b.reference);
     free(b.video);
     json_decref(b.methods);
     lt_model_close(&b.model);

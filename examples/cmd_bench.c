@@ -10,9 +10,12 @@ static const char usage[] =
     "a prompt, one pass of the transformer, and decoding; and the memory they took. With\n"
     "--transformer or --vae and no --model, of these networks alone.\n"
     "attention: one call at --size and --num-frames (default 832x480, 81 frames), every method\n"
-    "beside dense: density, seconds, planning, how many times faster, recall, error.\n"
-    "quality: whole clips with every method beside dense: PSNR, SSIM, flicker, speed; a page with\n"
-    "plots and frames in --out-dir.";
+    "beside dense: density, seconds, planning, how many times faster, recall, error. With "
+    "--search\n"
+    "FILE: which window of sta suits which head of --model, for --attention sta:file=FILE.\n"
+    "quality: whole clips with every method beside dense: PSNR, SSIM, structure, flicker, "
+    "adherence\n"
+    "to the prompt (embedded model), speed, memory; a page with plots and frames in --out-dir.";
 
 static lt_status bench(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos,
                        lti_interrupt *interrupt)
@@ -20,7 +23,10 @@ static lt_status bench(lt_ctx *ctx, const lti_settings *set, const lti_positiona
     if (pos->count != 1)
         return lti_fail(ctx, LT_ERR_ARG, "bench: what is missing: speed, attention or quality");
     if (!strcmp(pos->text[0], "speed")) return lti_bench_speed(ctx, set, interrupt);
-    if (!strcmp(pos->text[0], "attention")) return lti_bench_attention(ctx, set);
+    if (set->search && strcmp(pos->text[0], "attention"))
+        return lti_fail(ctx, LT_ERR_ARG, "--search: of bench attention only");
+    if (!strcmp(pos->text[0], "attention"))
+        return set->search ? lti_bench_search(ctx, set, interrupt) : lti_bench_attention(ctx, set);
     if (!strcmp(pos->text[0], "quality")) return lti_bench_quality(ctx, set, interrupt);
     if (!strcmp(pos->text[0], "drift"))
         return lti_fail(ctx, LT_ERR_UNSUPPORTED, "bench drift: not in this build yet");

@@ -53,9 +53,31 @@ check(len(rows) == 2 and rows[0]["psnr_db"]["mean"] > 45 and rows[0]["ssim"]["me
 check(rows[1]["sparse_density"]["mean"] < 0.5 and rows[1]["psnr_db"]["mean"] < rows[0]["psnr_db"]["mean"], "a method: %r" % rows[1:])
 with open(path("page/quality.html")) as f:
     page = f.read()
-check(page.count("data:image/png;base64,") == 3 and page.count("<svg") == 2 and "http" not in page and page.endswith("</html>\n"),
+check(page.count("data:image/png;base64,") == 3 and page.count("<svg") == 3 and "http" not in page and page.endswith("</html>\n"),
       "the page is whole and asks nobody")
 check(sorted(os.listdir(path("page"))) == ["quality.html", "strip00.png", "strip01.png", "strip02.png"], "files of the page")
+
+# Windows by head: the search writes a file, a render uses it.
+r = longtake("bench", "attention", "--search", "w.txt", "--model", e2e.MODEL, "--seeds", "1", "--num-inference-steps", "2", "--size",
+             "64x64", "--methods", "sta:window=3x1x1,tile=1x2x2,warmup=0", "--json", "w.json")
+check(r.returncode == 0, "bench attention --search: " + r.stderr)
+with open(path("w.json")) as f:
+    w = json.load(f)
+with open(path("w.txt")) as f:
+    lines = [l for l in f.read().splitlines() if not l.startswith("#")]
+check(lines[0].split()[0] == "windows" and sum(len(l.split()) for l in lines[1:]) == len(w["heads"]) > 1, "windows: %r" % lines)
+check(0 < w["error"] <= w["given_error"] and all(h["error"] <= h["given_error"] for h in w["heads"]), "windows: errors")
+r = render("w.mp4", "--attention", "sta:file=w.txt,tile=1x2x2", "--report", "wr.json")
+check(r.returncode == 0, "sta:file: " + r.stderr)
+with open(path("wr.json")) as f:
+    check(0 < json.load(f)["sparse_density"] < 1, "sta:file: density")
+with open(path("bad.txt"), "w") as f:
+    f.write("windows 1 2\n3x3x3 3x2x3\n")
+e2e.refused(render("b.mp4", "--attention", "sta:file=bad.txt"), 1, "bad.txt: layer 0, head 1: '3x2x3'", "bad windows")
+with open(path("few.txt"), "w") as f:
+    f.write("windows 1 1\n3x3x3\n")
+e2e.refused(render("b.mp4", "--attention", "sta:file=few.txt"), 2, "few.txt: windows of 1 layers of 1 heads", "too few windows")
+e2e.refused(longtake("bench", "quality", "--search", "x"), 2, "--search", "search in quality")
 
 for args, text in ((("bench", "attention", "--size", "60x64"), "multiples of 16"),
                    (("bench", "attention", "--methods", "top"), "'top'"), (("bench", "quality", "--methods", "svg:x=1"), "x=1"),

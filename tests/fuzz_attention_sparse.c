@@ -1,4 +1,5 @@
-/* fuzz_attention_sparse.c: any text as a way of choosing keys. What is accepted passes its own check, and its bytes can be counted. */
+/* fuzz_attention_sparse.c: any text as a way of choosing keys, and as a file of windows. What is accepted passes its own check, and its
+ * bytes can be counted; windows are odd. */
 #include "attention/attention.h"
 
 #include <stdlib.h>
@@ -20,6 +21,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (lt_sparse_check(ctx, &o.spec) < 0 || (o.spec.method && !lt_sparse_bytes(&o))) {
         abort();
     }
+    lt_windows w;
+    if (lt_windows_parse(&w, ctx, text, "fuzz") < 0) {
+        if (w.side || !*lt_error(ctx)) abort();
+    } else {
+        for (int32_t i = 0; i < w.layers * w.heads; i++)
+            if (w.side[i][0] % 2 == 0 || w.side[i][1] % 2 == 0 || w.side[i][2] % 2 == 0) abort();
+    }
+    lt_windows_destroy(&w);
     free(text);
     lt_ctx_destroy(&ctx);
     return 0;

@@ -112,7 +112,8 @@ static scene *make_scene(lt_grid g, lt_sparse_spec spec, int32_t rows)
     assert_non_null(x);
     x->spec = spec;
     const int32_t frame = g.rows * g.cols;
-    x->s = (lti_scene){.o = &x->spec, .q = g, .frame = frame, .heads = 1, .nkeys = g.frames};
+    x->s = (lti_scene){
+        .o = &x->spec, .q = g, .frame = frame, .heads = 1, .nkeys = g.frames, .keep = spec.keep};
     lti_key_frame *key = calloc((size_t)g.frames, sizeof *key);
     for (int32_t f = 0; f < g.frames; f++)
         key[f].slot = f;
@@ -291,6 +292,14 @@ static void lists_are_unions_of_rows(void **state)
     }
 }
 
+static void mark(scene *x, int32_t tile, char *read)
+{
+    x->list.n = 0;
+    lti_list_sta(&x->list, &x->s, 0, tile);
+    for (int32_t r = 0; r < x->list.n; r++)
+        memset(read + x->list.run[r].begin, 1, (size_t)(x->list.run[r].end - x->list.run[r].begin));
+}
+
 static void windows_hold_their_product(void **state)
 {
     (void)state;
@@ -305,8 +314,19 @@ static void windows_hold_their_product(void **state)
             boxes *= spec.window[a] < side ? spec.window[a] : side;
         }
         scene *x = make_scene(g, spec, 0);
-        for (int32_t t = 0; t < x->s.nq; t++)
+        char *here = calloc((size_t)x->s.nk, 1), *there = calloc((size_t)x->s.nk, 1);
+        for (int32_t t = 0; t < x->s.nq; t++) {
+            /* the last tile's list is the first one's seen from the other end, and so on */
+            memset(here, 0, (size_t)x->s.nk);
+            memset(there, 0, (size_t)x->s.nk);
+            mark(x, t, here);
+            mark(x, x->s.nq - 1 - t, there);
+            for (int32_t k = 0; k < x->s.nk; k++)
+                assert_int_equal(here[k], there[x->s.nk - 1 - k]);
             assert_int_equal(keys_of(x, lti_list_sta, 0, t), boxes);
+        }
+        free(here);
+        free(there);
         free_scene(x);
         larger = spec;
         larger.window[draw(0, 2)] += 2;

@@ -53,6 +53,31 @@ static void ssim_knows_structure(void **state)
     assert_false(lti_ssim(&flat, a, b, FRAMES, 10, W));
 }
 
+static void structure_is_edges_and_colours(void **state)
+{
+    enum { SIDE = 48 };
+    static uint8_t a[2 * SIDE * SIDE * 3], b[sizeof a];
+    double same, grey, moved, blurred;
+    (void)state;
+    for (size_t i = 0; i < sizeof a; i++) /* stripes */
+        a[i] = i / 3 / 6 % 2 ? 200 : 40;
+    assert_true(lti_structure(&same, a, a, 2, SIDE, SIDE));
+    assert_true(same == 0);
+    for (size_t i = 0; i < sizeof a; i++) /* 5 levels lighter: edges and colours as they were */
+        b[i] = (uint8_t)(a[i] + 5);
+    assert_true(lti_structure(&grey, b, a, 2, SIDE, SIDE));
+    for (size_t i = 0; i < sizeof a; i++)
+        b[i] = i / 3 % SIDE < 3 ? a[i] : a[i - 9];
+    assert_true(lti_structure(&moved, b, a, 2, SIDE, SIDE));
+    memset(b, 120, sizeof b);
+    assert_true(lti_structure(&blurred, b, a, 2, SIDE, SIDE));
+    if (!(grey < 1e-6 && moved > 0.1 && blurred > 0.3)) fail_msg("%g %g %g", grey, moved, blurred);
+    for (size_t i = 0; i < sizeof a; i++) /* of another colour */
+        b[i] = i % 3 ? a[i] : 120;
+    assert_true(lti_structure(&moved, b, a, 2, SIDE, SIDE) && moved > 0.05);
+    assert_false(lti_structure(&moved, a, a, 2, 23, SIDE));
+}
+
 static void flicker_is_distance_from_the_neighbours(void **state)
 {
     static uint8_t v[FRAMES * BYTES];
@@ -71,6 +96,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(psnr_is_that_of_all_numbers),
         cmocka_unit_test(ssim_knows_structure),
+        cmocka_unit_test(structure_is_edges_and_colours),
         cmocka_unit_test(flicker_is_distance_from_the_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "video/dit_internal.h"
 
 #include <math.h>
+#include <time.h>
 
 typedef struct pass {
     lti_dit_run *r;
@@ -106,11 +107,19 @@ static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v,
     return LT_OK;
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* Self-attention of one sample: what the planner chooses, or the dense plan. */
 static lt_status attend_planned(const pass *p, int32_t block, int32_t s, lt_mat out, lt_mat q,
                                 lt_mat k, lt_mat v, const lt_attn_plan *dense, int64_t lk,
                                 const lt_rope *k_rope)
 {
+    const double start = now();
     const lt_attn_plan *plan = NULL;
     lt_sparse *const sparse = p->r->sparse;
     const lt_sparse_call c = {.layer = block,
@@ -126,7 +135,9 @@ static lt_status attend_planned(const pass *p, int32_t block, int32_t s, lt_mat 
     if (sparse) LT_TRY(lt_sparse_plan(sparse, &plan, &c));
     LT_TRY(attend(p, out, q, k, v, plan ? *plan : *dense, lk, k_rope,
                   plan ? lt_sparse_lse(sparse) : NULL));
-    return plan ? lt_sparse_finish(sparse, &c, out) : LT_OK;
+    if (sparse) LT_TRY(lt_sparse_finish(sparse, &c, out));
+    p->r->attention_seconds += now() - start;
+    return LT_OK;
 }
 
 /* All samples attend to themselves: a [rows, D] from q k v. */

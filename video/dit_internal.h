@@ -63,6 +63,7 @@ struct lti_dit_run {
     int32_t *group;      /* device, [batch * n]: timestep of each row */
     int32_t *group_host; /* [batch * n] */
     lt_arena arena;
+    double attention_seconds; /* of self-attention, planning included */
 };
 
 static inline lt_status lti_probe_call(const lti_probe *p, const char *name, int32_t block,

@@ -224,6 +224,7 @@ void lti_dit_run_stats(const lti_dit_run *run, lt_sparse_stats *out)
 {
     *out = (lt_sparse_stats){0};
     if (run->sparse) lt_sparse_get_stats(run->sparse, out);
+    out->attention_seconds = run->attention_seconds;
 }
 
 double lti_dit_run_density(const lti_dit_run *run)

@@ -51,6 +51,7 @@ static lt_status copy_options(lt_session *s)
     LT_TRY(copy_bytes(s->ctx, (void **)&s->attention_text, o->attention, strlen(o->attention) + 1));
     o->attention = s->attention_text;
     LT_TRY(lt_sparse_parse(&s->attention, s->ctx, o->attention));
+    s->attention.search = o->search;
     LT_TRY(lti_prompts_open(&s->prompts, s->ctx, o, s->m->config.text.dim));
     o->timeline = s->prompts.cue;
     return LT_OK;
@@ -158,6 +159,7 @@ void lti_session_count_attention(lt_session *s, const lt_sparse_stats *a)
 {
     s->report.sparse_density = a->sparse_all > 0 ? a->sparse_read / a->sparse_all : 1;
     s->report.planning_seconds = a->seconds;
+    s->report.attention_seconds = a->attention_seconds;
 }
 
 /* ---- text ---- */

@@ -123,6 +123,8 @@ typedef struct lt_session_options {
     int32_t cues;
     const char *
         attention; /* "NAME[:key=value,...]": dense, sta, svg, radial, topk (lt_sparse_parse); NULL = dense */
+    struct lt_window_search
+        *search;           /* attention sta: stays dense, windows are compared; NULL = not */
     uint64_t memory_limit; /* bytes; 0 = what the machine has free */
     lt_progress_fn *progress;
     void *progress_user;
@@ -246,7 +248,8 @@ typedef struct lt_session_report {
     double guidance, shift;
     double attention_density; /* keys that self-attention read, over those there were */
     double sparse_density; /* the same of the passes and layers that were not dense; 1: all were */
-    double planning_seconds; /* of sparse attention */
+    double planning_seconds;  /* of sparse attention */
+    double attention_seconds; /* of self-attention, planning included */
     double text_seconds, encode_seconds, denoise_seconds, decode_seconds, total_seconds,
         first_frame_seconds;
     double dit_flops, vae_flops; /* of this run */
