@@ -96,10 +96,13 @@ static const lti_option rows[] = {
     {"csv", LTI_TEXT, LTI_SPEED, AT(csv), "FILE", 0, 0, "attention, quality: the table there too"},
     {"methods", LTI_TEXT, LTI_SPEED, AT(methods), "LIST", 0, 0,
      "attention, quality: texts of --attention with spaces between"},
+    {"search", LTI_TEXT, LTI_SPEED, AT(search), "FILE", 0, 0,
+     "attention: look for a window of sta for every head of --model\nand write them there; at most "
+     "as many boxes as --methods\n(default sta:window=5x3x3) reads"},
     {"heads", LTI_INT, LTI_SPEED, AT(heads), "N", 1, 128,
      "attention: heads of size 128 (default 1)"},
     {"seeds", LTI_INT, LTI_SPEED, AT(seeds), "N", 1, 64,
-     "quality: of each of three prompts (default 2)"},
+     "quality: of each of four prompts (default 2)"},
     {"repeat", LTI_INT, LTI_SPEED, AT(repeat), "N", 1, 100,
      "measure N times, state the median (default 3)"},
     {"host", LTI_TEXT, LTI_SERVE, AT(host), "ADDRESS", 0, 0,
@@ -181,7 +184,12 @@ const char *lti_isa_word(const lti_settings *s)
 static lt_status check_attention(lt_ctx *ctx, const char *text)
 {
     lt_sparse_spec spec;
-    const lt_status s = lt_sparse_parse(&spec, ctx, text);
+    lt_status s = lt_sparse_parse(&spec, ctx, text);
+    if (s >= 0 && spec.file[0]) { /* known before a model is read */
+        lt_windows w;
+        s = lt_windows_read(&w, ctx, spec.file);
+        lt_windows_destroy(&w);
+    }
     return s < 0 ? lti_within(ctx, s, "--attention") : LT_OK;
 }
 
