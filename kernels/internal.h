@@ -40,6 +40,7 @@ LT_API void lti_dev_fail_alloc(lt_dev *dev, int64_t nth);
 void lti_ref_register(lt_kernels *k);                    /* *_ref.c */
 void lti_gemm_register(lt_kernels *k, lti_isa isa);      /* linear, conv */
 void lti_attention_register(lt_kernels *k, lti_isa isa); /* attention */
+void lti_fft_register(lt_kernels *k);                    /* fft2 */
 void lti_pointwise_register(lt_kernels *k, lti_isa isa); /* the rest */
 void lti_kernels_for(lt_kernels *k, lti_isa isa);        /* all of them: table.c */
 

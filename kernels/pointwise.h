@@ -21,6 +21,7 @@ LTI_CHECK_DECLARE(stats)
 LTI_CHECK_DECLARE(tilemean)
 LTI_CHECK_DECLARE(tilescore)
 LTI_CHECK_DECLARE(merge)
+LTI_CHECK_DECLARE(fft2)
 #undef LTI_CHECK_DECLARE
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): four 32-bit numbers from a 128-bit counter and a 64-bit key. */

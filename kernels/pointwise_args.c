@@ -224,3 +224,14 @@ lt_status lti_check_merge(lt_dev *dev, const lt_merge_args *a)
         return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "merge: lse or x_lse is NULL");
     return LT_OK;
 }
+
+lt_status lti_check_fft2(lt_dev *dev, const lt_fft2_args *a)
+{
+    enum { MOST = 16384 };
+    if (a->planes < 0) return bad(dev, LT_ERR_SHAPE, "fft2", "planes", a->planes);
+    if (a->h < 1 || a->h > MOST) return bad(dev, LT_ERR_SHAPE, "fft2", "height", a->h);
+    if (a->w < 1 || a->w > MOST) return bad(dev, LT_ERR_SHAPE, "fft2", "width", a->w);
+    if (a->planes && (!a->out || !a->x))
+        return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "fft2: out or x is NULL");
+    return LT_OK;
+}

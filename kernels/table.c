@@ -8,6 +8,7 @@ void lti_kernels_for(lt_kernels *k, lti_isa isa)
     lti_pointwise_register(k, isa);
     lti_gemm_register(k, isa);
     lti_attention_register(k, isa);
+    lti_fft_register(k);
 }
 
 void lti_ref_register(lt_kernels *k)

@@ -2,7 +2,7 @@
 # Installs what the build and the tests need on Debian 12, if anything is missing. With --build: what the build needs only.
 set -u
 build="gcc g++ cmake ninja-build pkg-config libavcodec-dev libavformat-dev libavfilter-dev libswscale-dev libavutil-dev
-libjansson-dev libwebsockets-dev libsentencepiece-dev libutf8proc-dev libcmocka-dev python3"
+libjansson-dev libwebsockets-dev libsentencepiece-dev libutf8proc-dev libkissfft-dev libcmocka-dev python3"
 tests="git clang clang-format libclang-rt-14-dev ccache ffmpeg libdnnl-dev qemu-user python3-websockets chromium chromium-driver"
 want=$build
 [ "${1:-}" = --build ] || want="$build $tests"
