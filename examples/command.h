@@ -11,7 +11,8 @@ enum { LTI_EXIT_OK, LTI_EXIT_FAILED, LTI_EXIT_USAGE };
 
 typedef int lti_command_fn(lt_ctx *ctx, int argc,
                            char **argv); /* argv[0] is the first word after the command */
-lti_command_fn lti_cmd_render, lti_cmd_batch, lti_cmd_serve, lti_cmd_inspect, lti_cmd_bench;
+lti_command_fn lti_cmd_render, lti_cmd_batch, lti_cmd_serve, lti_cmd_inspect, lti_cmd_measure,
+    lti_cmd_bench;
 
 /* Prints "longtake: message" and gives the exit status of `s`. */
 int lti_exit(lt_ctx *ctx, lt_status s);

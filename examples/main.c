@@ -17,6 +17,7 @@ static const struct {
     {"serve", lti_cmd_serve, "a page and a websocket: watch videos while they are made"},
     {"bench", lti_cmd_bench, "how fast this machine is, beside its own peak"},
     {"inspect", lti_cmd_inspect, "what a model or a video file is"},
+    {"measure", lti_cmd_measure, "light, colour, sharpness and motion of any video over time"},
 };
 
 static void usage(FILE *out)
@@ -87,7 +88,8 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], commands[i].name)) status = commands[i].run(ctx, argc - 2, argv + 2);
     if (status < 0) {
         lti_fail(ctx, LT_ERR_ARG,
-                 "unknown command '%.80s' (render, batch, serve, bench, inspect; --help)", argv[1]);
+                 "unknown command '%.80s' (render, batch, serve, bench, inspect, measure; --help)",
+                 argv[1]);
         status = lti_exit(ctx, LT_ERR_ARG);
     }
     lt_ctx_destroy(&ctx);

@@ -66,8 +66,12 @@ static const lti_option rows[] = {
     {"attention", LTI_TEXT, VIDEO, AT(attention), "NAME", 0, 0,
      "what is read: dense|sta|svg|radial|topk[:key=value,...],\n"
      "topk:keep=0.2,warmup=0.25; keys: see examples/README.md\n(default dense)"},
-    {"drift", LTI_CHOICE, LTI_RENDER | LTI_BATCH, AT(drift), "off|watch|correct", 0, 0,
-     "this build: off"},
+    {"drift", LTI_CHOICE, VIDEO, AT(drift), "off|watch|correct", 0, 0,
+     "mode ar and extend: measure light, colour and sharpness against\nthe beginning of each shot "
+     "(watch: nothing is changed), and\nbring them back a little with each block (default off)"},
+    {"inject", LTI_TEXT, VIDEO, AT(inject), "FAULT", 0, 0,
+     "to test that: KIND[=AMOUNT][,at=S][,for=S], joined by +:\nexposure (EV in 10 s), colour "
+     "(Delta E in 10 s), gain, blur,\nsharpen, freeze, black, nan, slot"},
     {"prompt-file", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(prompt_file), "FILE", 0, 0,
      "mode ar: prompts by time, one a line: seconds (or M:S, or\nfFRAME) and a text, or JSON with "
      "time or frame, prompt,\nblend (over so many blocks)"},
@@ -91,7 +95,8 @@ static const lti_option rows[] = {
     {"threads", LTI_INT, MACHINE, AT(threads), "N", 1, 1024,
      "(default: the cores of this process)"},
     {"isa", LTI_CHOICE, MACHINE, AT(isa), isas, 0, 0, "highest instruction set to use"},
-    {"json", LTI_FLAG, LTI_INSPECT, AT(json), NULL, 0, 0, "machine-readable"},
+    {"json", LTI_FLAG, LTI_INSPECT | LTI_MEASURE, AT(json), NULL, 0, 0, "machine-readable"},
+    {"csv", LTI_FLAG, LTI_MEASURE, AT(print_csv), NULL, 0, 0, "a line a second, for tables"},
     {"json", LTI_TEXT, LTI_SPEED, AT(json_file), "FILE", 0, 0, "write the figures there too"},
     {"csv", LTI_TEXT, LTI_SPEED, AT(csv), "FILE", 0, 0, "attention, quality: the table there too"},
     {"methods", LTI_TEXT, LTI_SPEED, AT(methods), "LIST", 0, 0,
@@ -147,7 +152,7 @@ static const lti_option rows[] = {
      "wrong"},
     {"quiet", LTI_FLAG, LTI_RENDER | LTI_BATCH | LTI_SERVE, AT(quiet), NULL, 0, 0,
      "only errors and the result"},
-    {"help", LTI_FLAG, MODEL, AT(help), NULL, 0, 0, "this text (-h for short)"},
+    {"help", LTI_FLAG, MODEL | LTI_MEASURE, AT(help), NULL, 0, 0, "this text (-h for short)"},
 };
 
 lti_settings lti_settings_default(void)
@@ -203,7 +208,5 @@ lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
         return lti_fail(ctx, LT_ERR_ARG, "--video: a clip continues nothing: --mode ar or extend");
     if (s->video && s->image)
         return lti_fail(ctx, LT_ERR_ARG, "--video and --image: one of the two begins the video");
-    if (s->drift != LTI_DRIFT_OFF)
-        return lti_fail(ctx, LT_ERR_UNSUPPORTED, "--drift: not in this build yet, only off");
     return check_attention(ctx, s->attention);
 }

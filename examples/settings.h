@@ -11,7 +11,8 @@ enum {
     LTI_ITEM = 4,
     LTI_INSPECT = 8,
     LTI_SPEED = 16,
-    LTI_SERVE = 32
+    LTI_SERVE = 32,
+    LTI_MEASURE = 64
 };
 
 /* In the order of the words in the table. */
@@ -24,7 +25,7 @@ typedef struct lti_settings {
     const char *model, *text_encoder, *vae, *tokenizer, *transformer;
     int32_t dtype, device, threads, isa;
     /* the video; 0 or NULL = the model's default */
-    const char *prompt, *negative_prompt, *image, *prompt_file, *attention, *cache;
+    const char *prompt, *negative_prompt, *image, *prompt_file, *attention, *cache, *inject;
     const char *save_session, *resume;
     lti_word mode; /* .word -1 = the model's default */
     const char *video;
@@ -40,7 +41,7 @@ typedef struct lti_settings {
     /* the file */
     const char *output, *out_dir, *name, *frames_dir, *report, *json_file;
     int32_t codec, crf;
-    bool overwrite, quiet, help, json;
+    bool overwrite, quiet, help, json, print_csv;
     int32_t repeat, heads, seeds;
     const char *methods, *csv, *search;
     /* the server; 0 or NULL = its default */

@@ -102,7 +102,7 @@ refused(longtake("render", "", "-o", "x.mp4", "--model", MODEL), 2, "prompt", "e
 refused(longtake("rendr"), 2, "rendr", "unknown command")
 refused(render("x.avi"), 2, ".mp4", "another container")
 # What this build cannot do, and bad places: status 1.
-for args, text in ((("--device", "cuda"), "cuda"), (("--drift", "watch"), "--drift"),
+for args, text in ((("--device", "cuda"), "cuda"),
                    (("--prompt-file", "absent.txt"), "absent.txt"),
                    (("--size", "16384x16384", "--num-frames", "81"), "GiB")):
     refused(render("x.mp4", *args), 1, text, " ".join(args))

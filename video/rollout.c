@@ -231,14 +231,26 @@ static lt_status step(lti_rollout *r, int32_t i)
     return lt_scheduler_step(r->scheduler, i, r->x, r->v[LTI_COND], fresh ? r->noise : NULL);
 }
 
+static int32_t next_frames(const lti_rollout *r)
+{
+    const lt_cache_policy *p = &r->o.policy;
+    return r->block == 0 && p->first ? p->first : p->block;
+}
+
+lt_status lti_rollout_stand_in(lti_rollout *r)
+{
+    LT_TRY(open_block(r, next_frames(r)));
+    r->drawn = true;
+    return LT_OK;
+}
+
 lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt)
 {
     if (attempt < 0 || attempt >= LTI_MAX_ATTEMPTS)
         return lti_fail(r->ctx, LT_ERR_ARG, "attempt %d: not in 0..%d", attempt,
                         LTI_MAX_ATTEMPTS - 1);
     r->attempt = attempt;
-    const lt_cache_policy *p = &r->o.policy;
-    const int32_t frames = r->block == 0 && p->first ? p->first : p->block;
+    const int32_t frames = next_frames(r);
     close_block(r);
     LT_TRY(lti_rollout_renew(r, frames));
     LT_TRY(open_block(r, frames));
@@ -295,6 +307,11 @@ lt_status lti_rollout_give(lti_rollout *r, const float *latent, int32_t frames)
 /* ---- looking ---- */
 
 const float *lti_rollout_latent(const lti_rollout *r)
+{
+    return r->x;
+}
+
+float *lti_rollout_change(lti_rollout *r)
 {
     return r->x;
 }

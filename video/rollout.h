@@ -54,6 +54,15 @@ LT_MUST_USE lt_status lti_rollout_keep(lti_rollout *r);
 LT_MUST_USE lt_status lti_rollout_prompt(lti_rollout *r, const float *text, int32_t rows,
                                          bool renew);
 
+/* For whoever changes a drawn block before it is kept: as lti_rollout_latent. */
+float *lti_rollout_change(lti_rollout *r);
+/* Opens the next block as if it had been drawn, after drawing it has failed: its latent is for the caller to fill. */
+LT_MUST_USE lt_status lti_rollout_stand_in(lti_rollout *r);
+/* Kept frames outside the sink become x' = scale x + offset by channel (host, [channels]), and their keys and values are written again
+ * the next time that a block is drawn. noise: the oldest of them alone, and it becomes noise of the present block instead. */
+LT_MUST_USE lt_status lti_rollout_change_kept(lti_rollout *r, const float *scale,
+                                              const float *offset, bool noise);
+
 const float *
 lti_rollout_latent(const lti_rollout *r); /* of the last block: device, [channels, frames, h, w] */
 int32_t lti_rollout_frames(const lti_rollout *r); /* of it */

@@ -81,12 +81,53 @@ static lt_status recache(lti_rollout *r, int32_t next_frames)
 
 lt_status lti_rollout_renew(lti_rollout *r, int32_t next_frames)
 {
-    if (r->stale && r->o.policy.on_prompt == LT_CACHE_RECACHE) LT_TRY(recache(r, next_frames));
+    if (r->changed || (r->stale && r->o.policy.on_prompt == LT_CACHE_RECACHE))
+        LT_TRY(recache(r, next_frames));
+    r->changed = false;
     if (r->stale && r->o.policy.on_prompt == LT_CACHE_FLUSH)
         for (int b = 0; b < r->branches; b++)
             LT_TRY(lt_cache_flush(r->cache[b], LT_CACHE_FLUSH_FRAMES));
     r->stale = false;
     return LT_OK;
+}
+
+/* One kept frame: through the host, it is a rare thing. */
+static lt_status change_frame(lti_rollout *r, float *frame, float *host, const float *scale,
+                              const float *offset)
+{
+    const int64_t area = (int64_t)r->o.h * r->o.w;
+    LT_TRY(lt_dev_download(r->dev, host, frame, (size_t)r->channels * plane_bytes(r)));
+    for (int64_t c = 0; c < r->channels; c++)
+        for (int64_t i = 0; i < area; i++)
+            host[c * area + i] = scale[c] * host[c * area + i] + offset[c];
+    return lt_dev_upload(r->dev, frame, host, (size_t)r->channels * plane_bytes(r));
+}
+
+lt_status lti_rollout_change_kept(lti_rollout *r, const float *scale, const float *offset,
+                                  bool noise)
+{
+    enum { FAULT = 0x4000 }; /* its noise, beside that of steps and renewals */
+    int32_t n;
+    const lt_cache_frame *list = lt_cache_kept(r->cache[LTI_COND], &n);
+    float *host = malloc((size_t)r->channels * plane_bytes(r));
+    if (!host) return lti_fail(r->ctx, LT_ERR_MEM, "no memory for a kept frame");
+    lt_status s = LT_OK;
+    for (int32_t i = 0; i < n && s >= 0; i++) {
+        float *frame = history_of(r, list[i].slot);
+        if (list[i].pinned) continue;
+        r->changed = true;
+        if (!noise) {
+            s = change_frame(r, frame, host, scale, offset);
+            continue;
+        }
+        s = lt_noise(r->dev, &(lt_noise_args){.out = frame,
+                                              .n = (int64_t)r->channels * r->o.h * r->o.w,
+                                              .seed = r->o.seed,
+                                              .stream = ((uint64_t)r->block + 1) << 24 | FAULT});
+        break;
+    }
+    free(host);
+    return s;
 }
 
 lt_status lti_rollout_prompt(lti_rollout *r, const float *text, int32_t rows, bool again)
@@ -110,6 +151,7 @@ static lt_status count_state(lti_rollout *r, lti_state *io)
     LT_TRY(lti_state_int32(io, "attempt", &r->attempt, 0, LTI_MAX_ATTEMPTS - 1));
     LT_TRY(lti_state_bool(io, "drawn", &r->drawn));
     LT_TRY(lti_state_bool(io, "stale", &r->stale));
+    LT_TRY(lti_state_bool(io, "kept frames are changed", &r->changed));
     LT_TRY(lti_state_int(io, "passes", &r->passes, 0, INT64_MAX));
     LT_TRY(lti_state_real(io, "operations", &r->flops, 0, 1e300));
     if (r->drawn && r->frames == 0)

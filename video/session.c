@@ -50,6 +50,9 @@ static lt_status copy_options(lt_session *s)
     o->extend = s->extend_text;
     LT_TRY(copy_bytes(s->ctx, (void **)&s->attention_text, o->attention, strlen(o->attention) + 1));
     o->attention = s->attention_text;
+    LT_TRY(
+        copy_bytes(s->ctx, (void **)&s->inject, o->inject, o->inject ? strlen(o->inject) + 1 : 0));
+    o->inject = s->inject;
     LT_TRY(lt_sparse_parse(&s->attention, s->ctx, o->attention));
     s->attention.search = o->search;
     LT_TRY(lti_prompts_open(&s->prompts, s->ctx, o, s->m->config.text.dim));
@@ -116,6 +119,7 @@ void lt_session_destroy(lt_session **session)
 {
     lt_session *s = session ? *session : NULL;
     if (!s) return;
+    lti_watch_close(s);
     release_device(s);
     lti_prompts_close(&s->prompts);
     free(s->negative_rows.v);
@@ -124,6 +128,7 @@ void lt_session_destroy(lt_session **session)
     free(s->negative);
     free(s->cache);
     free(s->attention_text);
+    free(s->inject);
     free(s->list);
     free(s->image);
     free(s->given);
@@ -355,6 +360,7 @@ lt_status lti_session_start(lt_session *s)
         LT_TRY(make_latent(s));
         LT_TRY(lti_session_open_decoder(s));
     }
+    LT_TRY(lti_watch_open(s));
     s->state = LTI_SESSION_DECODE;
     return LT_OK;
 }
@@ -393,7 +399,8 @@ static lt_status make_group(lt_session *s, int64_t first)
         s->pushed++;
         return LT_OK;
     }
-    return decode_group(s, first);
+    LT_TRY(decode_group(s, first));
+    return lti_watch_frames(s);
 }
 
 static lt_status draw_due(lt_session *s)

@@ -86,6 +86,8 @@ static lt_status turn_prompt(lt_session *s)
             lti_prompts_begin(p, text, block_begin(s), block, rows.of[0], rows.n[0]);
         lti_text_rows_free(&rows);
         LT_TRY(st);
+        const lt_prompt_mark *m = &p->mark[p->marks - 1];
+        lti_watch_prompt(s, m->prompt, m->blend_blocks);
     }
     LT_TRY(lti_prompts_step(p, block, &changed, &renew));
     if (!changed) return LT_OK;
@@ -152,6 +154,20 @@ static uint64_t allocations(const lt_session *s)
     return m.alloc_calls;
 }
 
+/* Draws until the monitor has no objection, which it has a few times at most. */
+static lt_status draw_judged(lt_session *s)
+{
+    bool again = true;
+    for (int32_t attempt = 0; again; attempt++) {
+        const lt_status st = lti_rollout_draw(s->rollout, attempt);
+        if (st < 0 && !lti_watch_forgives(s, st)) return st;
+        if (st < 0) LT_TRY(lti_rollout_stand_in(s->rollout));
+        LT_TRY(lti_watch_block(s, lti_rollout_change(s->rollout), lti_rollout_frames(s->rollout), 0,
+                               attempt, st < 0, &again));
+    }
+    return LT_OK;
+}
+
 /* Keeps the block that has been handed out and draws the next. The pass that keeps it comes here, not after drawing, so that
  * frames are out before it. Whatever of it is cancelled can be done again. */
 lt_status lti_session_next_block(lt_session *s)
@@ -162,7 +178,7 @@ lt_status lti_session_next_block(lt_session *s)
     allocs += allocations(s) - before;
     LT_TRY(turn_prompt(s)); /* may allocate */
     before = allocations(s);
-    LT_TRY(lti_rollout_draw(s->rollout, 0));
+    LT_TRY(draw_judged(s));
     allocs += allocations(s) - before;
     count_block(s, lti_session_now() - t, allocs);
     s->used = 0;
@@ -197,7 +213,12 @@ lt_status lt_session_redraw(lt_session *s, int32_t attempt)
     if (!lti_session_untouched(s))
         return lti_fail(s->ctx, LT_ERR_ARG, "no block is drawn of which no frame is out");
     const double t = lti_session_now();
-    const lt_status st = lti_rollout_draw(s->rollout, attempt);
+    bool again; /* who asks for another block gets it as it is */
+    lti_watch_undo(s);
+    lt_status st = lti_rollout_draw(s->rollout, attempt);
+    if (st >= 0)
+        st = lti_watch_block(s, lti_rollout_change(s->rollout), lti_rollout_frames(s->rollout), 0,
+                             attempt, false, &again);
     count_passes(s);
     s->shown.block_seconds += lti_session_now() - t;
     s->report.denoise_seconds += lti_session_now() - t;

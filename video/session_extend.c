@@ -131,20 +131,37 @@ static int32_t segments(const lt_session *s)
     return 1 + (more > 0 ? (more + fresh - 1) / fresh : 0);
 }
 
+/* As with blocks (session_blocks.c); noise is another for each attempt. */
+static lt_status draw_judged(lt_session *s)
+{
+    enum { ATTEMPT_BIT = 36 }; /* of the segment's number in the key of its noise */
+    lti_extend *x = s->extend;
+    const int32_t steps = lti_denoise_steps(x->d);
+    bool again = true;
+    for (int32_t attempt = 0; again; attempt++) {
+        LT_TRY(lti_denoise_begin(x->d, x->segments | (int64_t)attempt << ATTEMPT_BIT));
+        const lt_status st =
+            lti_session_denoise_steps(s, x->d, (int32_t)x->segments * steps, segments(s) * steps);
+        if (st < 0 && !lti_watch_forgives(s, st)) return st;
+        LT_TRY(lti_watch_block(s, lti_denoise_latent(x->d), x->policy.segment, x->frames, attempt,
+                               st < 0, &again));
+    }
+    return LT_OK;
+}
+
 lt_status lti_session_next_segment(lt_session *s)
 {
     lti_extend *x = s->extend;
     const double t = lti_session_now();
     if (x->segments) LT_TRY(give_on(s));
     lti_denoise_hold(x->d, x->given, x->policy.overlap * area(s), x->frames);
-    LT_TRY(lti_denoise_begin(x->d, x->segments));
-    const int32_t steps = lti_denoise_steps(x->d);
-    LT_TRY(lti_session_denoise_steps(s, x->d, (int32_t)x->segments * steps, segments(s) * steps));
+    LT_TRY(draw_judged(s));
     count_segment(s, lti_session_now() - t);
     s->used = x->frames;
     if (x->policy.naive && x->segments) {
         lt_vae_decoder_reset(s->decoder);
         LT_TRY(lti_session_warm(s, lti_denoise_latent(x->d), x->policy.segment, 1));
+        LT_TRY(lti_watch_renditions(s, x->picture, s->rgb));
     }
     x->segments++;
     return LT_OK;

@@ -8,6 +8,7 @@
 #include "video/model_internal.h"
 #include "video/prompts.h"
 #include "video/rollout.h"
+#include "video/session_drift.h"
 
 typedef enum lti_session_state {
     LTI_SESSION_NEW,
@@ -24,7 +25,7 @@ struct lt_session {
     char *prompt, *negative, *cache, *extend_text;
     float *list;
     uint8_t *image, *given;
-    char *attention_text;
+    char *attention_text, *inject;
     lt_sparse_spec attention;
     lt_scheduler_options schedule;
     int32_t frames, h, w; /* of the latent */
@@ -37,6 +38,7 @@ struct lt_session {
     lti_rollout *rollout; /* AR: instead of it */
     lti_extend *extend;   /* EXTEND: instead of it */
     bool lead;            /* rgb holds the frame of a given picture, which is handed out first */
+    lti_watch *watch;     /* drift is watched, or faults are put in; else NULL */
     lti_prompts prompts;
     lti_rows negative_rows;
     int32_t used;    /* latent frames of the present block that have been handed out */

@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 static const uint64_t magic = 0x0a6e6f6973736573; /* "session\n" */
-enum { VERSION = 1, MAX_LIST = 1024, MAX_WORD = 256 };
+enum { VERSION = 2, MAX_LIST = 1024, MAX_WORD = 256 };
 
 typedef struct head {
-    char *family, *isa, *negative, *cache, *attention, *prompt, *present;
+    char *family, *isa, *negative, *cache, *attention, *prompt, *present, *inject;
     uint64_t model;
     int32_t dtype;
     lt_session_options o; /* texts and list: the members here */
@@ -37,6 +37,7 @@ static void free_head(head *h)
     free(h->attention);
     free(h->prompt);
     free(h->present);
+    free(h->inject);
 }
 
 /* ---- head ---- */
@@ -69,7 +70,7 @@ static lt_status list_state(lti_state *io, head *h)
 static lt_status options_state(lti_state *io, head *h)
 {
     lt_session_options *o = &h->o;
-    int32_t solver = (int32_t)o->solver, cfg = (int32_t)o->cfg_mode;
+    int32_t solver = (int32_t)o->solver, cfg = (int32_t)o->cfg_mode, drift = (int32_t)o->drift;
     LT_TRY(lti_state_text(io, "prompt", &h->prompt, LT_MAX_PROMPT_BYTES));
     LT_TRY(lti_state_text(io, "negative prompt", &h->negative, LT_MAX_PROMPT_BYTES));
     LT_TRY(lti_state_text(io, "cache", &h->cache, MAX_WORD));
@@ -85,8 +86,11 @@ static lt_status options_state(lti_state *io, head *h)
     LT_TRY(lti_state_bits(io, &o->seed));
     LT_TRY(lti_state_int32(io, "solver", &solver, LT_SOLVER_EULER, LT_SOLVER_RENOISE));
     LT_TRY(lti_state_int32(io, "cfg_mode", &cfg, LT_CFG_AUTO, LT_CFG_SERIAL));
+    LT_TRY(lti_state_int32(io, "drift", &drift, LT_DRIFT_OFF, LT_DRIFT_CORRECT));
+    LT_TRY(lti_state_text(io, "inject", &h->inject, MAX_WORD));
     o->solver = (lt_solver)solver;
     o->cfg_mode = (lt_cfg_mode)cfg;
+    o->drift = (lt_drift_mode)drift;
     o->solver_set = true;
     o->mode = LT_MODE_AR;
     LT_TRY(list_state(io, h));
@@ -94,6 +98,7 @@ static lt_status options_state(lti_state *io, head *h)
     o->negative_prompt = h->negative;
     o->cache = h->cache;
     o->attention = h->attention;
+    o->inject = h->inject;
     return LT_OK;
 }
 
@@ -169,6 +174,7 @@ static lt_status after_prompts(lti_state *io, lt_session *s)
     s->shown.cache_bytes = s->report.cache_bytes;
     LT_TRY(group_state(io, s));
     LT_TRY(lt_vae_decoder_move(s->decoder, &mover));
+    LT_TRY(lti_watch_state(s, io));
     return report_state(io, &s->report);
 }
 
@@ -235,6 +241,7 @@ static lt_status write_state(lt_session *s, FILE *f)
               .attention = s->attention_text,
               .prompt = s->prompt,
               .present = present,
+              .inject = s->inject,
               .model = s->m->fingerprint,
               .dtype = (int32_t)s->m->dtype,
               .o = s->o};

@@ -1,5 +1,6 @@
 /* validate.c: what a session may be asked for. Nothing is changed in silence: a size that cannot be is refused with the nearest that
  * can, and only what was left open is filled in. */
+#include "video/drift_inject.h"
 #include "video/extend.h"
 #include "video/prompts.h"
 
@@ -192,6 +193,14 @@ lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info, lt_session
     LT_TRY(check_sampling(ctx, o));
     lt_sparse_spec attention;
     LT_TRY(lt_sparse_parse(&attention, ctx, o->attention));
+    lti_faults faults;
+    LT_TRY(lti_faults_parse(&faults, ctx, o->inject));
+    if (o->drift < LT_DRIFT_OFF || o->drift > LT_DRIFT_CORRECT)
+        return lti_fail(ctx, LT_ERR_ARG, "drift %d: not known", (int)o->drift);
+    if (o->mode == LT_MODE_CLIP && (o->drift == LT_DRIFT_CORRECT || faults.count))
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "%s: a clip is drawn at once and has no later blocks: mode ar or extend",
+                        faults.count ? "inject" : "drift correct");
     if (o->cfg_mode < LT_CFG_AUTO || o->cfg_mode > LT_CFG_SERIAL)
         return lti_fail(ctx, LT_ERR_ARG, "cfg_mode %d: not known", (int)o->cfg_mode);
     if (o->mode < LT_MODE_CLIP || o->mode > LT_MODE_EXTEND)

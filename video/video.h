@@ -88,6 +88,11 @@ typedef struct lt_cue {
 } lt_cue;
 enum { LT_MAX_CUES = 4096, LT_MAX_PROMPT_BYTES = 65536, LT_MAX_BLEND = 256 };
 
+/* WATCH: the video is measured and compared with the beginning of its shot; no bit of it is changed. CORRECT: and brought back, a
+ * little with each block, before it is seen and before later blocks see it; blocks that are broken (not finite, black) are drawn
+ * again. */
+typedef enum lt_drift_mode { LT_DRIFT_OFF, LT_DRIFT_WATCH, LT_DRIFT_CORRECT } lt_drift_mode;
+
 typedef enum lt_cfg_mode { LT_CFG_AUTO, LT_CFG_BATCH, LT_CFG_SERIAL } lt_cfg_mode;
 
 typedef struct lt_session_options {
@@ -126,6 +131,9 @@ typedef struct lt_session_options {
     struct lt_window_search
         *search;           /* attention sta: stays dense, windows are compared; NULL = not */
     uint64_t memory_limit; /* bytes; 0 = what the machine has free */
+    lt_drift_mode drift;   /* CORRECT: not in mode CLIP, which is drawn at once */
+    const char *
+        inject; /* AR, EXTEND: faults for tests, "KIND=AMOUNT[,at=S][,for=S]" (lt_inject_help); NULL = none */
     lt_progress_fn *progress;
     void *progress_user;
 } lt_session_options;
@@ -260,8 +268,135 @@ typedef struct lt_session_report {
         block_seconds_max; /* longest from one block to the next, decoding left out; the first one not counted */
     uint64_t cache_bytes;
     lt_cache_report cache;
+    double drift_seconds;                  /* of measuring and correcting */
+    int64_t drift_vectors, drift_shots;    /* measured; references taken */
+    int64_t drift_shifted, drift_recached; /* actions, by kind */
+    int64_t drift_redraws, drift_replayed, alarms;
+    double drift_level_max;
 } lt_session_report;
 LT_API void lt_session_get_report(const lt_session *s, lt_session_report *out);
+
+/* ---- measures of pictures ------------------------------------------------------------------ */
+
+/* Luma is .2126 R + .7152 G + .0722 B of coded values, 0..1; light is what the coded values mean (sRGB curve), white 1. */
+typedef struct lt_picture {
+    double luma;
+    double exposure; /* EV: log2 of the mean light; at least -12 */
+    double contrast; /* standard deviation of luma */
+    double range;    /* of luma, 95th less 5th percentile */
+    double lightness, a,
+        b; /* CIELAB (D65), means over about 4096 cells; distances of these are Delta E (1976) */
+    double saturation; /* mean chroma sqrt(a^2 + b^2) of the cells */
+    double
+        sharpness; /* of the amplitude above 1/32 of a cycle a pixel, the part above 1/8; tiles of up to 128 pixels, Hann window */
+    double motion; /* rms difference of luma to the frame before; 0 for the first */
+    double clipped, crushed; /* parts of the pixels with luma above .98, below .02 */
+    int32_t still; /* frames in a row, this one included, within 45 dB of the one before */
+    bool black;    /* luma < .02 and contrast < .01 */
+    bool blown;    /* clipped > 1/2 */
+} lt_picture;
+
+typedef struct lt_measure lt_measure; /* holds the frame before; constant memory */
+/* Pictures up to 16384 x 16384. Errors: LT_ERR_ARG, LT_ERR_MEM. Thread: owner of dev's context. */
+LT_MUST_USE LT_API lt_status lt_measure_create(lt_measure **out, lt_dev *dev, int32_t width,
+                                               int32_t height);
+LT_API void lt_measure_destroy(lt_measure **m); /* accepts NULL */
+/* rgb: host, [height, width, 3]. */
+LT_MUST_USE LT_API lt_status lt_measure_frame(lt_measure *m, lt_picture *out, const uint8_t *rgb);
+
+/* Delta E of two pictures' means. */
+LT_API double lt_colour_distance(const lt_picture *a, const lt_picture *b);
+/* What repeats every `period` numbers, harmonics included: the rms, over the places of a period, of the mean there less the mean of the
+ * period around it. Noise of deviation s leaves about s sqrt(period / n). 0 for less than three periods. Any thread. */
+LT_API double lt_flicker(const double *y, int64_t n, int32_t period);
+
+/* Two renditions of the same instant: all that differs is drift. Second against first. */
+typedef struct lt_renditions {
+    double gain[3],
+        offset[3];     /* second = gain first + offset, least squares, coded R, G, B in 0..1 */
+    double exposure;   /* EV */
+    double contrast;   /* ln of the ratio */
+    double saturation; /* difference of chroma */
+    double colour;     /* Delta E of the means */
+    double sharpness;  /* log2 of the ratio */
+    double difference; /* rms of luma */
+} lt_renditions;
+LT_MUST_USE LT_API lt_status lt_measure_renditions(lt_renditions *out, lt_dev *dev,
+                                                   const uint8_t *first, const uint8_t *second,
+                                                   int32_t width, int32_t height);
+
+/* ---- drift --------------------------------------------------------------------------------- */
+
+typedef enum lt_drift_kind {
+    LT_DRIFT_NONE,
+    LT_DRIFT_CHANGE, /* the picture changes faster than drift does, or is not settled: nothing to compare with */
+    LT_DRIFT_EXPOSURE,
+    LT_DRIFT_COLOUR,
+    LT_DRIFT_CONTRAST,
+    LT_DRIFT_SATURATION,
+    LT_DRIFT_SHARPNESS, /* this and the next two are told, not corrected */
+    LT_DRIFT_MOTION,
+    LT_DRIFT_FLICKER,
+    LT_DRIFT_BLACK, /* nearly every pixel, or blown out */
+    LT_DRIFT_BROKEN /* numbers that are not finite, or a latent that is flat or noise */
+} lt_drift_kind;
+typedef enum lt_drift_action {
+    LT_DRIFT_LEFT,     /* nothing was done */
+    LT_DRIFT_SHIFTED,  /* the latent was moved towards the reference */
+    LT_DRIFT_RECACHED, /* that, and kept frames too */
+    LT_DRIFT_REDRAWN,  /* drawn again with other noise */
+    LT_DRIFT_REPLAYED  /* every attempt was broken: the last good frame stands in its place */
+} lt_drift_action;
+LT_API const char *lt_drift_kind_name(lt_drift_kind k);     /* "exposure" */
+LT_API const char *lt_drift_action_name(lt_drift_action a); /* "shifted" */
+
+/* One block (AR), or as many frames of a segment. Differences are to the first second of the shot after it had settled, medians over
+ * 8 x 8 tiles where that can be, so that an object that moves does not count. */
+typedef struct lt_drift_vector {
+    int64_t block;       /* lt_frames.block */
+    int64_t first_frame; /* of the frames it is of ... */
+    int32_t frames;      /* ... and how many */
+    int64_t shot; /* number of the reference; a change, a cut and a new prompt begin another */
+    bool settled; /* there is a reference */
+    lt_picture picture; /* mean over the measured frames, one of each latent frame */
+    double exposure;    /* EV */
+    double colour;      /* Delta E of a, b alone */
+    double distance;    /* Delta E with lightness */
+    double contrast;    /* ln of the ratio, over tiles */
+    double saturation;  /* ln of the ratio of chroma, along its own hue */
+    double sharpness;   /* log2 of the ratio */
+    double motion;      /* ratio */
+    double coherence;   /* part of the tiles that have moved the same way */
+    double flicker;     /* of luma, at the period of blocks (lt_flicker) */
+    double rate; /* Delta E a second, median over tiles: above 1.5 it is a change, not drift */
+    double
+        latent_shift; /* of the latent as drawn: rms over channels, in deviations of the reference's */
+    double level;     /* the largest of them over its tolerance: from 1 on it is drift */
+    double gain;      /* part of the difference that was taken off */
+    lt_drift_kind kind;
+    lt_drift_action action;
+    bool renditions_known;    /* EXTEND naive: of the segment's first instant there are two, ... */
+    lt_renditions renditions; /* ... the picture that was shown and the one decoded again */
+    int32_t attempts;         /* draws that were thrown away */
+    bool alarm;               /* corrections have failed, or there is none for this kind */
+} lt_drift_vector;
+
+/* The newest vector; NULL: none yet, or drift is off. A vector is there when the last of its frames has been handed out: compare
+ * first_frame to see whether it is new. Valid until the next call on the session. */
+LT_API const lt_drift_vector *lt_session_drift(const lt_session *s);
+
+/* The monitor alone, on the frames of any video: what it would say and do. */
+typedef struct lt_monitor lt_monitor;
+/* frame_seconds: from one given frame to the next; vectors are of `group` of them. Errors: LT_ERR_ARG, LT_ERR_MEM. */
+LT_MUST_USE LT_API lt_status lt_monitor_create(lt_monitor **out, lt_dev *dev, int32_t width,
+                                               int32_t height, double frame_seconds, int32_t group);
+LT_API void lt_monitor_destroy(lt_monitor **m); /* accepts NULL */
+/* LT_OK: *out is a new vector; LT_AGAIN: not yet. *picture (may be NULL): of this frame. */
+LT_MUST_USE LT_API lt_status lt_monitor_frame(lt_monitor *m, lt_drift_vector *out,
+                                              lt_picture *picture, const uint8_t *rgb);
+
+/* Grammar of lt_session_options.inject, one line. */
+LT_API const char *lt_inject_help(void);
 
 /* ---- pieces, for tests and benchmarks ----------------------------------------------------- */
 

@@ -1,0 +1,394 @@
+/* unit_video_drift.c: the monitor on pictures whose drift is known: what is found, how soon, and what is let alone. No model. */
+#include "kernels/kernels.h"
+#include "tests/drift_scene.h"
+#include "video/drift.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { GROUP = 3 };
+static const double frame_seconds = 0.25;
+
+typedef struct bench {
+    lt_ctx *ctx;
+    lt_dev *dev;
+} bench;
+
+static void open_bench(bench *b)
+{
+    lt_dev_options d = lt_dev_options_default();
+    d.device = "cpu";
+    d.threads = 1;
+    assert_int_equal(lt_ctx_create(&b->ctx, NULL, NULL, LT_LOG_ERROR), LT_OK);
+    assert_int_equal(lt_dev_create(&b->dev, b->ctx, &d), LT_OK);
+}
+
+static void close_bench(bench *b)
+{
+    lt_dev_destroy(&b->dev);
+    lt_ctx_destroy(&b->ctx);
+}
+
+typedef drawn_scene film(double seconds);
+
+/* What the monitor says of a film. */
+typedef struct verdict {
+    double first_action; /* seconds; -1: none */
+    lt_drift_kind kind;  /* then */
+    int actions, vectors, alarms;
+    int64_t shots;
+    double exposure, level_max;
+} verdict;
+
+static verdict watch(film *f, double seconds)
+{
+    static uint8_t rgb[SCENE_BYTES];
+    bench b;
+    lt_monitor *m;
+    verdict v = {.first_action = -1};
+    bool acting = false;
+    open_bench(&b);
+    assert_int_equal(lt_monitor_create(&m, b.dev, SCENE_W, SCENE_H, frame_seconds, GROUP), LT_OK);
+    for (double t = 0; t < seconds; t += frame_seconds) {
+        lt_drift_vector out;
+        const drawn_scene s = f(t);
+        scene_draw(rgb, &s);
+        const lt_status st = lt_monitor_frame(m, &out, NULL, rgb);
+        assert_true(st >= 0);
+        if (st != LT_OK) continue;
+        v.vectors++;
+        v.shots = out.shot;
+        v.exposure = out.exposure;
+        v.alarms += out.alarm;
+        if (out.level > v.level_max) v.level_max = out.level;
+        if (out.gain > 0 && !acting) {
+            v.actions++;
+            if (v.first_action < 0) {
+                v.first_action = t;
+                v.kind = out.kind;
+            }
+        }
+        acting = out.gain > 0;
+    }
+    lt_monitor_destroy(&m);
+    close_bench(&b);
+    return v;
+}
+
+static double smooth(double t, double begin, double length)
+{
+    double k = (t - begin) / length;
+    k = k < 0 ? 0 : k > 1 ? 1 : k;
+    return k * k * (3 - 2 * k);
+}
+
+/* ---- what is let alone ---- */
+
+static drawn_scene still(double t)
+{
+    (void)t;
+    return plain_scene(0);
+}
+
+static drawn_scene moving(double t)
+{
+    return plain_scene(1.1 * t);
+}
+
+static drawn_scene darkens(double t)
+{
+    drawn_scene s = plain_scene(t);
+    s.light = -2 * smooth(t, 12, 4);
+    return s;
+}
+
+static drawn_scene fades_to_black(double t)
+{
+    drawn_scene s = plain_scene(t);
+    s.light = -9 * smooth(t, 12, 3);
+    return s;
+}
+
+static drawn_scene cuts(double t)
+{
+    drawn_scene s = plain_scene(t);
+    s.place = (int)(t / 7);
+    s.light = 0.3 * (s.place % 3);
+    return s;
+}
+
+static drawn_scene flashes(double t)
+{
+    drawn_scene s = plain_scene(t);
+    if (fmod(t, 9) >= 8.5) s.light = 1.2;
+    return s;
+}
+
+static drawn_scene zooms(double t)
+{
+    drawn_scene s = plain_scene(t);
+    s.zoom = 1 + 0.03 * t;
+    return s;
+}
+
+static drawn_scene shakes(double t)
+{
+    drawn_scene s = plain_scene(t);
+    s.zoom = 1 + 0.02 * sin(3 * t);
+    return s;
+}
+
+static void what_is_no_drift_is_let_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        film *film;
+        const char *name;
+        int64_t shots_most;
+    } cases[] = {{still, "still", 1},     {moving, "moving", 1},
+                 {darkens, "darkens", 2}, {fades_to_black, "fades to black", 3},
+                 {cuts, "cuts", 9},       {flashes, "flashes", 1},
+                 {zooms, "zooms", 30},    {shakes, "shakes", 30}};
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        const verdict v = watch(cases[i].film, 60);
+        print_message("%s: %d actions, %lld shots, level at most %.2f\n", cases[i].name, v.actions,
+                      (long long)v.shots, v.level_max);
+        assert_int_equal(v.actions, 0);
+        assert_true(v.shots >= 1 && v.shots <= cases[i].shots_most);
+    }
+}
+
+/* ---- what is found ---- */
+
+static drawn_scene brightens(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.light = t > 10 ? 0.01 * (t - 10) : 0;
+    return s;
+}
+
+static drawn_scene dims(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.light = t > 10 ? -0.01 * (t - 10) : 0;
+    return s;
+}
+
+static drawn_scene reddens(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.red = t > 10 ? 0.02 * (t - 10) : 0;
+    return s;
+}
+
+static drawn_scene saturates(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.chroma = t > 10 ? 1 + 0.01 * (t - 10) : 1;
+    return s;
+}
+
+static drawn_scene hardens(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.contrast = t > 10 ? 1 + 0.01 * (t - 10) : 1;
+    return s;
+}
+
+static void drift_is_found_within_three_segments(void **state)
+{
+    (void)state;
+    static const struct {
+        film *film;
+        const char *name;
+        unsigned kinds; /* that it may be called */
+    } cases[] = {
+        {brightens, "0.1 EV in 10 s", 1u << LT_DRIFT_EXPOSURE},
+        {dims, "-0.1 EV in 10 s", 1u << LT_DRIFT_EXPOSURE},
+        {reddens, "red", 1u << LT_DRIFT_COLOUR | 1u << LT_DRIFT_SATURATION},
+        {saturates, "10 % of chroma in 10 s", 1u << LT_DRIFT_SATURATION | 1u << LT_DRIFT_COLOUR},
+        {hardens, "10 % of contrast in 10 s",
+         1u << LT_DRIFT_CONTRAST | 1u << LT_DRIFT_EXPOSURE | 1u << LT_DRIFT_SATURATION}};
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        const verdict v = watch(cases[i].film, 40);
+        print_message("%s: after %.1f s, as %s\n", cases[i].name, v.first_action - 10,
+                      lt_drift_kind_name(v.kind));
+        assert_true(v.first_action > 10 && v.first_action <= 25);
+        assert_true(cases[i].kinds >> v.kind & 1);
+    }
+}
+
+/* ---- the loop ---- */
+
+/* A model that copies what it sees and adds a little of light with each block; what is taken off is off for good. */
+static double loop(double drift_a_block, double block_seconds, int blocks, bool correct)
+{
+    static uint8_t rgb[SCENE_BYTES];
+    bench b;
+    lt_measure *m;
+    lti_drift d;
+    lt_drift_vector v = {0};
+    double light = 0, worst = 0;
+    open_bench(&b);
+    assert_int_equal(lt_measure_create(&m, b.dev, SCENE_W, SCENE_H), LT_OK);
+    const int frames = (int)(block_seconds / frame_seconds);
+    lti_drift_begin(&d, frame_seconds, GROUP);
+    for (int k = 0; k < blocks; k++) {
+        const double gain = k && correct ? lti_drift_decide(&d, &v, block_seconds) : 0;
+        light = (light + (k > 8 ? drift_a_block : 0)) * (1 - gain);
+        for (int i = 0; i < frames; i++) {
+            lt_picture p;
+            lti_tiles tile;
+            drawn_scene s = plain_scene(0.3 * (k * frames + i));
+            s.light = light;
+            scene_draw(rgb, &s);
+            assert_int_equal(lt_measure_frame(m, &p, rgb), LT_OK);
+            lti_measure_tiles(m, tile);
+            lti_drift_frame(&d, &v, &p, tile,
+                            (i ? 0 : LTI_DRIFT_SEAM) | (i == frames - 1 ? LTI_DRIFT_END : 0));
+        }
+        if (fabs(light) > worst) worst = fabs(light);
+    }
+    assert_int_equal(d.shots, 1);
+    lt_measure_destroy(&m);
+    close_bench(&b);
+    return worst;
+}
+
+static void the_loop_holds(void **state)
+{
+    (void)state;
+    /* 0.1 EV in 10 s, blocks of 0.75 s, and segments of 3 s */
+    const double off = loop(0.0075, 0.75, 160, false), on = loop(0.0075, 0.75, 160, true);
+    const double long_off = loop(0.03, 3, 40, false), long_on = loop(0.03, 3, 40, true);
+    /* steps at seams, ten times as fast */
+    const double steps = loop(0.05, 0.75, 80, true);
+    print_message("worst of two minutes: %.3f EV, corrected %.3f; segments %.3f, corrected %.3f; "
+                  "steep %.3f\n",
+                  off, on, long_off, long_on, steps);
+    assert_true(off > 1 && on < 0.1);
+    assert_true(long_off > 0.8 && long_on < 0.1);
+    assert_true(steps < 0.3);
+}
+
+/* ---- prompts, seams, gain ---- */
+
+static void gain_has_a_dead_band_and_a_rate(void **state)
+{
+    (void)state;
+    lti_drift d;
+    lti_drift_begin(&d, frame_seconds, GROUP);
+    lt_drift_vector v = {.settled = true, .level = 0.9};
+    assert_true(lti_drift_decide(&d, &v, 0.75) == 0);
+    v.level = 3;
+    d.over = 1;
+    assert_true(lti_drift_decide(&d, &v, 0.75) == 0); /* once may be noise */
+    d.over = 2;
+    double last = 0;
+    for (int i = 0; i < 6; i++) {
+        const double g = lti_drift_decide(&d, &v, 0.75);
+        assert_true(g - last <= 0.1 + 1e-9 && g <= 0.3 + 1e-9);
+        last = g;
+    }
+    assert_true(last > 0.29);
+    v.level = 0.8; /* between: goes on, with less */
+    for (int i = 0; i < 6; i++)
+        last = lti_drift_decide(&d, &v, 0.75);
+    assert_true(last > 0 && last < 0.1);
+    v.level = 0.5;
+    for (int i = 0; i < 6; i++)
+        last = lti_drift_decide(&d, &v, 0.75);
+    assert_true(last == 0);
+    v.settled = false; /* nothing to go back to */
+    assert_true(lti_drift_decide(&d, &v, 0.75) == 0);
+}
+
+/* What does not help is tried in another way once, and then given up for this shot; what was spent comes back with time. */
+static void budgets(void **state)
+{
+    (void)state;
+    lti_drift d;
+    lti_drift_begin(&d, frame_seconds, GROUP);
+    const lt_drift_vector v = {.settled = true, .level = 3};
+    d.over = 2;
+    int escalated = 0, until = 0;
+    for (int i = 0; i < 60; i++) {
+        const double g = lti_drift_decide(&d, &v, 0.75);
+        escalated += lti_drift_escalates(&d);
+        if (g > 0) until = i;
+    }
+    assert_int_equal(escalated, 1);
+    assert_true(d.stand_down && until < 40);
+    lti_drift_begin(&d, frame_seconds, GROUP);
+    d.over = 2;
+    d.spent = 1.5;
+    for (int i = 0; i < 10; i++)
+        assert_true(lti_drift_decide(&d, &v, 0.75) == 0);
+    for (int i = 0; i < 60; i++)
+        until = lti_drift_decide(&d, &v, 0.75) > 0;
+    assert_true(until);
+}
+
+static void words_of_light(void **state)
+{
+    (void)state;
+    assert_true(lti_drift_words("a red ball while the sky Darkens"));
+    assert_true(lti_drift_words("the sun rises over a lake"));
+    assert_false(lti_drift_words("a red ball bounces on green grass"));
+}
+
+static drawn_scene slow_dusk(double t)
+{
+    drawn_scene s = plain_scene(t);
+    s.light = t > 4 ? -0.06 * (t - 4) : 0;
+    return s;
+}
+
+/* A prompt that asks for it makes a slow change legitimate; without, it would be drift. */
+static void a_prompt_may_ask_for_it(void **state)
+{
+    (void)state;
+    static uint8_t rgb[SCENE_BYTES];
+    for (int asked = 0; asked < 2; asked++) {
+        bench b;
+        lt_measure *m;
+        lti_drift d;
+        lt_drift_vector v = {0};
+        int actions = 0;
+        open_bench(&b);
+        assert_int_equal(lt_measure_create(&m, b.dev, SCENE_W, SCENE_H), LT_OK);
+        lti_drift_begin(&d, frame_seconds, GROUP);
+        if (asked) lti_drift_prompt(&d, 0, true);
+        for (double t = 0; t < 9; t += frame_seconds) {
+            lt_picture p;
+            lti_tiles tile;
+            const drawn_scene s = slow_dusk(t);
+            scene_draw(rgb, &s);
+            assert_int_equal(lt_measure_frame(m, &p, rgb), LT_OK);
+            lti_measure_tiles(m, tile);
+            if (lti_drift_frame(&d, &v, &p, tile, 0)) actions += lti_drift_decide(&d, &v, 0.75) > 0;
+        }
+        assert_int_equal(actions > 0, !asked);
+        lt_measure_destroy(&m);
+        close_bench(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_drift_is_let_alone),
+        cmocka_unit_test(drift_is_found_within_three_segments),
+        cmocka_unit_test(the_loop_holds),
+        cmocka_unit_test(gain_has_a_dead_band_and_a_rate),
+        cmocka_unit_test(budgets),
+        cmocka_unit_test(words_of_light),
+        cmocka_unit_test(a_prompt_may_ask_for_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,617 @@
+/* drift.c: frames against the beginning of their shot: what has moved, whether that is drift, and how much of it to take off. The
+ * numbers here were calibrated on videos that have no drift (bench drift, unit_video_drift.c); units are visible ones, so they do not
+ * depend on the model. */
+#include "video/drift.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double rate_fast = 1.5;  /* Delta E a second, median of tiles: a change */
+static const double rate_asked = 0.3; /* the same where the prompt speaks of light */
+static const double cut_jump = 8;     /* Delta E from one frame to the next ... */
+static const double cut_ratio = 4;    /* ... and so many times the usual: a cut */
+static const double back_distance =
+    4; /* of a group from a shot that was left: it was a flash, or next to nothing */
+static const double back_seconds = 4;   /* after a cut, at most */
+static const double settle_seconds = 1; /* of a reference */
+static const double tolerant_seconds = 10;
+static const double still_seconds = 3;
+static const double strange_distance = 6; /* Delta E of the typical tile, not all one way ... */
+static const double strange_seconds = 3;  /* ... for so long: what was compared with is gone */
+static const double budget = 1;           /* deviations of the latent a minute */
+/* Level 1. */
+static const double tol_exposure = 0.04, tol_distance = 0.8, tol_colour = 0.8, tol_contrast = 0.06,
+                    tol_saturation = 0.06, tol_sharpness = 0.5, tol_flicker = 0.01;
+static const double agreement = 0.7; /* of tiles */
+
+const char *lt_drift_kind_name(lt_drift_kind k)
+{
+    static const char *const names[] = {"none",     "change",     "exposure",  "colour",
+                                        "contrast", "saturation", "sharpness", "motion",
+                                        "flicker",  "black",      "broken"};
+    return (size_t)k < LT_COUNT(names) ? names[k] : "unknown";
+}
+
+const char *lt_drift_action_name(lt_drift_action a)
+{
+    static const char *const names[] = {"left", "shifted", "recached", "redrawn", "replayed"};
+    return (size_t)a < LT_COUNT(names) ? names[a] : "unknown";
+}
+
+void lti_drift_begin(lti_drift *d, double frame_seconds, int32_t group)
+{
+    *d = (lti_drift){.frame_seconds = frame_seconds, .group = group};
+}
+
+/* ---- tiles ---- */
+
+static int ascending(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts v. */
+static double median(float *v, int32_t n)
+{
+    if (!n) return 0;
+    qsort(v, (size_t)n, sizeof *v, ascending);
+    return n % 2 ? (double)v[n / 2] : 0.5 * (double)(v[n / 2 - 1] + v[n / 2]);
+}
+
+static void add_tiles(lti_tiles sum, lti_tiles tile, float weight)
+{
+    for (int t = 0; t < LTI_TILES; t++)
+        for (int c = 0; c < 3; c++)
+            sum[t][c] += weight * tile[t][c];
+}
+
+/* Delta E of the median tile of a less b. */
+static double typical(lti_tiles a, lti_tiles b)
+{
+    float v[LTI_TILES];
+    for (int t = 0; t < LTI_TILES; t++) {
+        float squares = 0;
+        for (int c = 0; c < 3; c++)
+            squares += (a[t][c] - b[t][c]) * (a[t][c] - b[t][c]);
+        v[t] = sqrtf(squares);
+    }
+    return median(v, LTI_TILES);
+}
+
+static void medians(double out[3], lti_tiles a, lti_tiles b)
+{
+    float v[LTI_TILES];
+    for (int c = 0; c < 3; c++) {
+        for (int t = 0; t < LTI_TILES; t++)
+            v[t] = a[t][c] - b[t][c];
+        out[c] = median(v, LTI_TILES);
+    }
+}
+
+/* Part of the tiles that have moved at least a quarter of `by` along it. */
+static double agreeing(lti_tiles a, lti_tiles b, const double by[3])
+{
+    const double all = by[0] * by[0] + by[1] * by[1] + by[2] * by[2];
+    int count = 0;
+    for (int t = 0; t < LTI_TILES; t++) {
+        double along = 0;
+        for (int c = 0; c < 3; c++)
+            along += by[c] * (double)(a[t][c] - b[t][c]);
+        count += along > 0.25 * all;
+    }
+    return (double)count / LTI_TILES;
+}
+
+static double light_of(double lightness)
+{
+    const double f = (lightness + 16) / 116;
+    return lightness > 8 ? f * f * f : lightness / 903.3;
+}
+
+/* Median of the tiles' EV; dark ones say little. */
+static double exposure_of(lti_tiles a, lti_tiles b)
+{
+    float v[LTI_TILES];
+    int32_t n = 0;
+    for (int t = 0; t < LTI_TILES; t++)
+        if (b[t][0] > 5)
+            v[n++] = (float)log2(fmax(light_of((double)a[t][0]), 1e-4) / light_of((double)b[t][0]));
+    return n >= LTI_TILES / 4 ? median(v, n) : 0;
+}
+
+/* The median, where seven of ten have gone that way; else 0: the picture is another one. Sorts v. */
+static double common(float *v, int32_t n)
+{
+    if (n < LTI_TILES / 4) return 0;
+    const double m = median(v, n);
+    int32_t along = 0;
+    for (int32_t i = 0; i < n; i++)
+        along += (double)v[i] * m > 0.25 * m * m;
+    return along >= agreement * n ? m : 0;
+}
+
+static double mean_lightness(lti_tiles b)
+{
+    double mean = 0;
+    for (int t = 0; t < LTI_TILES; t++)
+        mean += (double)b[t][0] / LTI_TILES;
+    return mean;
+}
+
+/* How much the tiles' lightness has spread about its mean: ln of the median ratio. */
+static double contrast_of(lti_tiles a, lti_tiles b, double shift)
+{
+    float v[LTI_TILES];
+    const double mean = mean_lightness(b);
+    int32_t n = 0;
+    for (int t = 0; t < LTI_TILES; t++) {
+        const double from = (double)b[t][0] - mean;
+        if (fabs(from) > 6) v[n++] = (float)(((double)(a[t][0] - b[t][0]) - shift) / from);
+    }
+    return log(fmax(1 + common(v, n), 0.1));
+}
+
+/* How much the tiles' chroma has grown along its own hue: ln of the common ratio. */
+static double saturation_of(lti_tiles a, lti_tiles b)
+{
+    float v[LTI_TILES];
+    int32_t n = 0;
+    for (int t = 0; t < LTI_TILES; t++) {
+        const float squares = b[t][1] * b[t][1] + b[t][2] * b[t][2];
+        if (squares > 36)
+            v[n++] = ((a[t][1] - b[t][1]) * b[t][1] + (a[t][2] - b[t][2]) * b[t][2]) / squares;
+    }
+    return log(fmax(1 + common(v, n), 0.1));
+}
+
+/* The reference with the differences in `v` put into it: colour as a cast, or as saturation. */
+static void predict(lti_tiles out, lti_tiles ref, const lt_drift_vector *v, const double by[3],
+                    bool saturation)
+{
+    const double mean = mean_lightness(ref), spread = exp(v->contrast) - 1;
+    const float more = (float)exp(v->saturation);
+    for (int t = 0; t < LTI_TILES; t++) {
+        const float *r = ref[t];
+        out[t][0] = r[0] + (float)(by[0] + spread * ((double)r[0] - mean));
+        for (int c = 1; c < 3; c++)
+            out[t][c] = saturation ? more * r[c] : r[c] + (float)by[c];
+    }
+}
+
+/* Drift is the same everywhere: what it does not explain of the typical tile is less than what it does. Otherwise the picture has become
+ * another one, as by a camera that moves slowly. */
+static bool explained(lti_tiles now, lti_tiles ref, const lt_drift_vector *v, const double by[3])
+{
+    for (int saturation = 0; saturation < 2; saturation++) {
+        lti_tiles want;
+        predict(want, ref, v, by, saturation);
+        if (typical(now, want) < 0.8 * typical(ref, want)) return true;
+    }
+    return false;
+}
+
+/* ---- the shot ---- */
+
+/* What is compared with is gone; a flash may bring it back. */
+static void leave_shot(lti_drift *d, bool cut)
+{
+    if (d->phase == LTI_DRIFT_STEADY) {
+        d->past = d->shot;
+        d->past_age = 1;
+        d->cut = cut;
+    }
+    d->phase = LTI_DRIFT_SETTLING;
+    d->shot = (lti_shot){0};
+    d->quiet = 0;
+    d->over = 0;
+    d->active = false;
+    d->acting = 0;
+    d->recached = d->stand_down = false;
+    d->still_shot = d->strange = 0;
+}
+
+static void empty_group(lti_drift *d)
+{
+    memset(d->sum, 0, sizeof d->sum);
+    memset(d->moved, 0, sizeof d->moved);
+    d->picture_sum = (lt_picture){0};
+    d->frames = d->moves = 0;
+}
+
+/* The mean of the group takes part in the reference. */
+static void take(lti_drift *d, lti_tiles mean, const lt_picture *p)
+{
+    lti_shot *s = &d->shot;
+    const double k = 1.0 / ++s->groups;
+    for (int t = 0; t < LTI_TILES; t++)
+        for (int c = 0; c < 3; c++)
+            s->tile[t][c] += (float)k * (mean[t][c] - s->tile[t][c]);
+    s->contrast += k * (p->contrast - s->contrast);
+    s->saturation += k * (p->saturation - s->saturation);
+    s->sharpness += k * (p->sharpness - s->sharpness);
+    s->motion += k * (p->motion - s->motion);
+    d->use = s->groups == 1 ? LTI_DRIFT_FIRST : LTI_DRIFT_MORE;
+}
+
+static double group_seconds(const lti_drift *d)
+{
+    return d->frame_seconds * d->group;
+}
+
+static bool comes_back(lti_drift *d, lti_tiles mean)
+{
+    if (!d->past_age || typical(mean, d->past.tile) > back_distance) return false;
+    d->shot = d->past;
+    d->past_age = 0;
+    d->use = LTI_DRIFT_BACK;
+    return true;
+}
+
+/* Where the video stands, before anything is compared. */
+static void turn_phase(lti_drift *d, lti_tiles mean, const lt_picture *p, bool changing)
+{
+    d->use = LTI_DRIFT_NOT_USED;
+    if (d->past_age && d->cut && d->past_age++ * group_seconds(d) > back_seconds) d->past_age = 0;
+    if (d->hold) {
+        d->hold--;
+        d->quiet = 0;
+        return;
+    }
+    if (changing || d->strange * group_seconds(d) >= strange_seconds) {
+        leave_shot(d, false);
+        return;
+    }
+    d->quiet++;
+    if (d->phase == LTI_DRIFT_SETTLING && comes_back(d, mean)) {
+        d->phase = LTI_DRIFT_STEADY;
+    } else if (d->phase == LTI_DRIFT_SETTLING && d->quiet >= 2) {
+        d->phase = LTI_DRIFT_TAKING;
+        d->shot = (lti_shot){0};
+        d->past_age = 0;
+        d->shots++;
+        memset(d->before, 0, sizeof d->before);
+        memset(d->wander, 0, sizeof d->wander);
+    }
+    if (d->phase != LTI_DRIFT_TAKING) return;
+    take(d, mean, p);
+    if (d->shot.groups >= 2 && d->shot.groups * group_seconds(d) >= settle_seconds)
+        d->phase = LTI_DRIFT_STEADY;
+}
+
+/* ---- levels ---- */
+
+static void raise_level(lt_drift_vector *v, lt_drift_kind kind, double level)
+{
+    if (!(level > v->level)) return;
+    v->level = level;
+    if (level >= 1) v->kind = kind;
+}
+
+/* Kinds that are told and not corrected stand behind those that are. */
+static void judge_others(lti_drift *d, lt_drift_vector *v)
+{
+    const double seconds = group_seconds(d);
+    d->still_shot = v->motion < 0.3 ? d->still_shot + 1 : 0;
+    if (v->level >= 1) return;
+    if (fabs(v->sharpness) > tol_sharpness)
+        v->kind = LT_DRIFT_SHARPNESS;
+    else if (d->still_shot * seconds >= still_seconds)
+        v->kind = LT_DRIFT_MOTION;
+    else if (d->lumas == LTI_FLICKER_FRAMES && v->flicker > tol_flicker)
+        v->kind = LT_DRIFT_FLICKER;
+    else
+        return;
+    v->alarm = true;
+}
+
+/* What goes up and down from group to group needs more to count: at least four times what it changes by. */
+static double restless(lti_drift *d, int which, double now, double tolerance)
+{
+    d->wander[which] += 0.2 * (fabs(now - d->before[which]) - d->wander[which]);
+    d->before[which] = now;
+    return fmax(1, 4 * d->wander[which] / tolerance);
+}
+
+static void compare(lti_drift *d, lt_drift_vector *v, lti_tiles mean)
+{
+    const lti_shot *s = &d->shot;
+    double by[3];
+    medians(by, mean, d->shot.tile);
+    v->distance = sqrt(by[0] * by[0] + by[1] * by[1] + by[2] * by[2]);
+    v->colour = hypot(by[1], by[2]);
+    v->exposure = exposure_of(mean, d->shot.tile);
+    v->contrast = contrast_of(mean, d->shot.tile, by[0]);
+    v->saturation = saturation_of(mean, d->shot.tile);
+    v->coherence = agreeing(mean, d->shot.tile, by);
+    if (s->sharpness > 1e-3 && v->picture.sharpness > 1e-3)
+        v->sharpness = log2(v->picture.sharpness / s->sharpness);
+    v->motion = s->motion > 0.004 ? v->picture.motion / s->motion : 1;
+    const double noise = restless(d, 0, v->distance, tol_distance);
+    const double contrast = restless(d, 1, v->contrast, tol_contrast),
+                 saturation = restless(d, 2, v->saturation, tol_saturation);
+    const bool drifts = explained(mean, d->shot.tile, v, by);
+    if (drifts && v->coherence >= agreement) {
+        raise_level(v, LT_DRIFT_EXPOSURE, fabs(v->exposure) / tol_exposure / noise);
+        raise_level(v, v->colour > fabs(by[0]) ? LT_DRIFT_COLOUR : LT_DRIFT_EXPOSURE,
+                    v->distance / tol_distance / noise);
+        raise_level(v, LT_DRIFT_COLOUR, v->colour / tol_colour / noise);
+    }
+    if (drifts) {
+        raise_level(v, LT_DRIFT_CONTRAST, fabs(v->contrast) / tol_contrast / contrast);
+        raise_level(v, LT_DRIFT_SATURATION, fabs(v->saturation) / tol_saturation / saturation);
+    }
+    d->over = v->level >= 1 ? d->over + 1 : 0;
+    judge_others(d, v);
+    /* the picture has become another one, little by little */
+    d->strange = !drifts && typical(mean, d->shot.tile) > strange_distance ? d->strange + 1 : 0;
+}
+
+static lt_picture mean_picture(const lt_picture *sum, int32_t n)
+{
+    lt_picture p = *sum;
+    double *const v[] = {&p.luma, &p.exposure,   &p.contrast,  &p.range,  &p.lightness, &p.a,
+                         &p.b,    &p.saturation, &p.sharpness, &p.motion, &p.clipped,   &p.crushed};
+    for (size_t i = 0; i < LT_COUNT(v); i++)
+        *v[i] /= n;
+    return p;
+}
+
+static void add_picture(lt_picture *sum, const lt_picture *p)
+{
+    sum->luma += p->luma;
+    sum->exposure += p->exposure;
+    sum->contrast += p->contrast;
+    sum->range += p->range;
+    sum->lightness += p->lightness;
+    sum->a += p->a;
+    sum->b += p->b;
+    sum->saturation += p->saturation;
+    sum->sharpness += p->sharpness;
+    sum->motion += p->motion;
+    sum->clipped += p->clipped;
+    sum->crushed += p->crushed;
+    sum->still = p->still;
+    sum->black |= p->black;
+    sum->blown |= p->blown;
+}
+
+/* Delta E that the tiles have moved together. */
+static double common_move(lti_tiles moved)
+{
+    static lti_tiles nothing;
+    double by[3];
+    medians(by, moved, nothing);
+    return sqrt(by[0] * by[0] + by[1] * by[1] + by[2] * by[2]);
+}
+
+static void end_group(lti_drift *d, lt_drift_vector *v)
+{
+    *v = (lt_drift_vector){.first_frame = d->group_first, .frames = d->frames, .motion = 1};
+    v->picture = mean_picture(&d->picture_sum, d->frames);
+    lti_tiles mean = {{0}};
+    add_tiles(mean, d->sum, 1.0f / (float)d->frames);
+    if (d->moves) v->rate = common_move(d->moved) / (d->moves * d->frame_seconds);
+    const bool changing = v->rate > (d->tolerant ? rate_asked : rate_fast);
+    if (d->tolerant) d->tolerant--;
+    turn_phase(d, mean, &v->picture, changing);
+    v->shot = d->shots;
+    v->settled = d->phase == LTI_DRIFT_STEADY;
+    v->flicker = lt_flicker(d->luma, d->lumas, d->group);
+    if (v->settled && d->use != LTI_DRIFT_MORE)
+        compare(d, v, mean);
+    else if (!v->settled)
+        v->kind = LT_DRIFT_CHANGE;
+    if (v->picture.black || v->picture.blown) {
+        v->kind = LT_DRIFT_BLACK;
+        v->alarm = true;
+    }
+    empty_group(d);
+}
+
+/* ---- frames ---- */
+
+static void keep_luma(lti_drift *d, double luma)
+{
+    if (d->lumas == LTI_FLICKER_FRAMES)
+        memmove(d->luma, d->luma + 1, (LTI_FLICKER_FRAMES - 1) * sizeof *d->luma);
+    else
+        d->lumas++;
+    d->luma[d->lumas - 1] = luma;
+}
+
+/* From the frame before to this one: a cut, or a part of how the group moves. */
+static void step_from(lti_drift *d, lti_tiles tile, bool seam)
+{
+    double by[3];
+    const double jump = typical(tile, d->last_frame);
+    bool cut = jump > cut_jump && jump > cut_ratio * d->usual_jump;
+    if (cut &&
+        seam) { /* a seam may brighten all of a picture; another picture differs here and there */
+        medians(by, tile, d->last_frame);
+        cut = agreeing(tile, d->last_frame, by) < 0.5;
+    }
+    if (cut) {
+        leave_shot(d, true);
+        empty_group(d);
+        d->group_first = d->frame;
+    } else if (!seam) {
+        add_tiles(d->moved, tile, 1);
+        add_tiles(d->moved, d->last_frame, -1);
+        d->moves++;
+    }
+    if (!cut && !seam) d->usual_jump += 0.1 * (jump - d->usual_jump);
+}
+
+bool lti_drift_frame(lti_drift *d, lt_drift_vector *out, const lt_picture *p, lti_tiles tile,
+                     int flags)
+{
+    if (!d->frames) d->group_first = d->frame;
+    if (d->has_frame) step_from(d, tile, flags & LTI_DRIFT_SEAM);
+    memcpy(d->last_frame, tile, sizeof d->last_frame);
+    d->has_frame = true;
+    add_tiles(d->sum, tile, 1);
+    add_picture(&d->picture_sum, p);
+    keep_luma(d, p->luma);
+    d->frames++;
+    d->frame++;
+    if (d->frames < d->group && !(flags & LTI_DRIFT_END)) return false;
+    end_group(d, out);
+    return true;
+}
+
+/* ---- prompts ---- */
+
+bool lti_drift_words(const char *prompt)
+{
+    static const char *const words[] = {
+        "dark",         "night falls",   "sunrise", "sunset",     "sun rises",   "sun sets",
+        "sun comes up", "sun goes down", "bright",  "gets light", "grows light", "fade",
+        "dim",          "dusk",          "dawn",    "twilight",   "lightning",   "flash",
+        "storm",        "explo",         "flicker", "strobe",     "lights go",   "lights turn",
+        "eclipse",      "firework",      "cuts to", "zoom"};
+    for (size_t i = 0; i < LT_COUNT(words); i++)
+        if (strcasestr(prompt, words[i])) return true;
+    return false;
+}
+
+void lti_drift_prompt(lti_drift *d, int32_t groups, bool changes)
+{
+    leave_shot(d, true);
+    d->past_age = 0;
+    d->hold = groups;
+    d->tolerant = changes ? groups + (int32_t)ceil(tolerant_seconds / group_seconds(d)) : 0;
+}
+
+/* ---- the controller ---- */
+
+static double limit(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* Off below 0.6 of the level at which it begins: it neither comes and goes nor follows noise. */
+static void turn_active(lti_drift *d, const lt_drift_vector *v)
+{
+    if (!d->active && d->over >= 2) {
+        d->active = true;
+        d->acting = 0;
+        d->level_begun = v->level;
+    } else if (d->active && v->level < 0.6) {
+        d->active = false;
+        d->recached = false;
+    }
+}
+
+double lti_drift_decide(lti_drift *d, const lt_drift_vector *v, double seconds)
+{
+    /* the longer a block, the more of the difference must go at once */
+    const double most = limit(1 - pow(0.7, seconds), 0.3, 0.7), step = most / 3;
+    d->spent *= exp(-seconds / 60);
+    if (!v->settled) {
+        d->gain = 0;
+        return 0;
+    }
+    d->level = v->level;
+    turn_active(d, v);
+    const bool may = d->active && !d->stand_down && d->spent < budget;
+    const double want = may ? most * limit((v->level - 0.6) / 1.4, 0, 1) : 0;
+    d->gain = limit(want, d->gain - step, d->gain + step);
+    if (!may && d->gain < 0.01) d->gain = 0;
+    if (d->active) d->acting++;
+    return d->gain;
+}
+
+bool lti_drift_escalates(lti_drift *d)
+{
+    enum { PATIENCE = 12 }; /* decisions */
+    if (!d->active || d->acting < PATIENCE) return false;
+    d->acting = 0;
+    if (d->level < 0.9 * d->level_begun) { /* it helps */
+        d->level_begun = d->level;
+        return false;
+    }
+    if (d->recached) {
+        d->stand_down = true; /* leave it as it is rather than fight */
+        return false;
+    }
+    d->recached = true;
+    return true;
+}
+
+/* ---- to a file and back ---- */
+
+static lt_status tiles_state(lti_state *io, lti_tiles tile)
+{
+    for (int t = 0; t < LTI_TILES; t++)
+        for (int c = 0; c < 3; c++) {
+            double v = (double)tile[t][c];
+            LT_TRY(lti_state_real(io, "a tile", &v, -1e6, 1e6));
+            tile[t][c] = (float)v;
+        }
+    return LT_OK;
+}
+
+static lt_status reals_state(lti_state *io, double *const v[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        LT_TRY(lti_state_real(io, "a measure", v[i], -1e9, 1e9));
+    return LT_OK;
+}
+
+static lt_status shot_state(lti_state *io, lti_shot *s)
+{
+    double *const v[] = {&s->contrast, &s->saturation, &s->sharpness, &s->motion};
+    LT_TRY(tiles_state(io, s->tile));
+    LT_TRY(reals_state(io, v, LT_COUNT(v)));
+    return lti_state_int32(io, "groups of a reference", &s->groups, 0, 1 << 20);
+}
+
+static lt_status picture_state(lti_state *io, lt_picture *p)
+{
+    double *const v[] = {&p->luma,      &p->exposure, &p->contrast, &p->range,
+                         &p->lightness, &p->a,        &p->b,        &p->saturation,
+                         &p->sharpness, &p->motion,   &p->clipped,  &p->crushed};
+    LT_TRY(reals_state(io, v, LT_COUNT(v)));
+    LT_TRY(lti_state_int32(io, "still frames", &p->still, 0, INT32_MAX));
+    LT_TRY(lti_state_bool(io, "black", &p->black));
+    return lti_state_bool(io, "blown", &p->blown);
+}
+
+static lt_status counts_state(lti_state *io, lti_drift *d)
+{
+    const int32_t most = 1 << 30;
+    int32_t phase = (int32_t)d->phase;
+    int32_t *const v[] = {&d->frames,   &d->moves, &d->past_age, &d->quiet,      &d->hold,
+                          &d->tolerant, &d->over,  &d->acting,   &d->still_shot, &d->strange};
+    for (size_t i = 0; i < LT_COUNT(v); i++)
+        LT_TRY(lti_state_int32(io, "a count", v[i], 0, most));
+    LT_TRY(lti_state_int32(io, "phase", &phase, LTI_DRIFT_SETTLING, LTI_DRIFT_STEADY));
+    d->phase = (lti_drift_phase)phase;
+    LT_TRY(lti_state_int32(io, "lumas", &d->lumas, 0, LTI_FLICKER_FRAMES));
+    LT_TRY(lti_state_int(io, "frame", &d->frame, 0, INT64_MAX / 2));
+    LT_TRY(lti_state_int(io, "first frame", &d->group_first, 0, INT64_MAX / 2));
+    LT_TRY(lti_state_int(io, "shots", &d->shots, 0, INT64_MAX / 2));
+    bool *const flag[] = {&d->has_frame, &d->cut, &d->active, &d->recached, &d->stand_down};
+    for (size_t i = 0; i < LT_COUNT(flag); i++)
+        LT_TRY(lti_state_bool(io, "a flag", flag[i]));
+    return LT_OK;
+}
+
+lt_status lti_drift_state(lti_drift *d, lti_state *io)
+{
+    double *const v[] = {&d->usual_jump, &d->before[0],   &d->before[1], &d->before[2],
+                         &d->wander[0],  &d->wander[1],   &d->wander[2], &d->gain,
+                         &d->level,      &d->level_begun, &d->spent};
+    LT_TRY(counts_state(io, d));
+    LT_TRY(reals_state(io, v, LT_COUNT(v)));
+    for (int i = 0; i < LTI_FLICKER_FRAMES; i++)
+        LT_TRY(lti_state_real(io, "luma", &d->luma[i], 0, 1));
+    LT_TRY(tiles_state(io, d->sum));
+    LT_TRY(tiles_state(io, d->last_frame));
+    LT_TRY(tiles_state(io, d->moved));
+    LT_TRY(picture_state(io, &d->picture_sum));
+    LT_TRY(shot_state(io, &d->shot));
+    return shot_state(io, &d->past);
+}

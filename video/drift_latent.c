@@ -1,0 +1,213 @@
+/* drift_latent.c: see drift_latent.h. Plain loops: a block's latent is small beside anything that made it. */
+#include "video/drift_latent.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- fields ---- */
+
+/* Part i of LTI_LATENT_SIDE of n lines; short sides are shared. */
+static void part_of(int32_t n, int i, int32_t *begin, int32_t *end)
+{
+    *begin = i * n / LTI_LATENT_SIDE;
+    *end = (i + 1) * n / LTI_LATENT_SIDE;
+    if (*end == *begin) ++*end;
+}
+
+static const float *plane_of(const lti_latent *z, int32_t channel, int32_t frame)
+{
+    return z->z + ((int64_t)channel * z->frames + frame) * z->h * z->w;
+}
+
+static float tile_mean(const lti_latent *z, int32_t c, int32_t first, int32_t count, int t)
+{
+    int32_t top, bottom, left, right;
+    double sum = 0;
+    part_of(z->h, t / LTI_LATENT_SIDE, &top, &bottom);
+    part_of(z->w, t % LTI_LATENT_SIDE, &left, &right);
+    for (int32_t f = first; f < first + count; f++)
+        for (int32_t y = top; y < bottom; y++)
+            for (int32_t x = left; x < right; x++)
+                sum += (double)plane_of(z, c, f)[y * z->w + x];
+    return (float)(sum / ((double)count * (bottom - top) * (right - left)));
+}
+
+/* Mean over frames of the deviation within one. */
+static float deviation(const lti_latent *z, int32_t c, int32_t first, int32_t count)
+{
+    const int64_t n = (int64_t)z->h * z->w;
+    double all = 0;
+    for (int32_t f = first; f < first + count; f++) {
+        const float *p = plane_of(z, c, f);
+        double sum = 0, squares = 0;
+        for (int64_t i = 0; i < n; i++) {
+            sum += (double)p[i];
+            squares += (double)p[i] * (double)p[i];
+        }
+        const double mean = sum / (double)n;
+        all += sqrt(fmax(squares / (double)n - mean * mean, 0));
+    }
+    return (float)(all / count);
+}
+
+bool lti_field_take(lti_field *f, const lti_latent *z, int32_t first, int32_t count)
+{
+    memset(f, 0, sizeof *f);
+    f->parts = 1;
+    for (int32_t c = 0; c < z->channels; c++) {
+        for (int t = 0; t < LTI_LATENT_TILES; t++)
+            f->tile[c][t] = tile_mean(z, c, first, count, t);
+        f->sd[c] = deviation(z, c, first, count);
+        if (!isfinite(f->sd[c])) return false;
+    }
+    return true;
+}
+
+void lti_field_add(lti_field *mean, const lti_field *f, int32_t channels)
+{
+    const float k = 1.0f / (float)++mean->parts;
+    for (int32_t c = 0; c < channels; c++) {
+        for (int t = 0; t < LTI_LATENT_TILES; t++)
+            mean->tile[c][t] += k * (f->tile[c][t] - mean->tile[c][t]);
+        mean->sd[c] += k * (f->sd[c] - mean->sd[c]);
+    }
+}
+
+bool lti_field_broken(const lti_field *now, const lti_field *before, int32_t channels)
+{
+    double ratio = 0;
+    int32_t counted = 0;
+    for (int32_t c = 0; c < channels; c++)
+        if (before->sd[c] > 0.05f) {
+            ratio += log((double)fmaxf(now->sd[c], 1e-4f) / (double)before->sd[c]);
+            counted++;
+        }
+    if (!counted) return false;
+    ratio = exp(ratio / counted);
+    return ratio < 0.3 || ratio > 3;
+}
+
+/* ---- shifts ---- */
+
+void lti_shift_none(lti_shift *s)
+{
+    for (int c = 0; c < LTI_LATENT_CHANNELS; c++) {
+        s->scale[c] = 1;
+        s->offset[c] = 0;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static float median(float *v, int n)
+{
+    if (!n) return 0;
+    qsort(v, (size_t)n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : 0.5f * (v[n / 2 - 1] + v[n / 2]);
+}
+
+static float limit(float x, float most)
+{
+    return x < -most ? -most : x > most ? most : x;
+}
+
+/* Median difference of a channel; 0 unless seven tiles of ten have gone that way. */
+static float difference(const float *now, const float *ref)
+{
+    float v[LTI_LATENT_TILES];
+    int along = 0;
+    for (int t = 0; t < LTI_LATENT_TILES; t++)
+        v[t] = now[t] - ref[t];
+    const float m = median(v, LTI_LATENT_TILES);
+    for (int t = 0; t < LTI_LATENT_TILES; t++)
+        along += v[t] * m > 0.25f * m * m;
+    return along * 10 >= LTI_LATENT_TILES * 7 ? m : 0;
+}
+
+static float mean_of(const float *tile)
+{
+    float sum = 0;
+    for (int t = 0; t < LTI_LATENT_TILES; t++)
+        sum += tile[t];
+    return sum / LTI_LATENT_TILES;
+}
+
+/* How far tiles lie from the mean, against how far they lay: the median ratio. */
+static float spread(const float *now, const float *ref, float sd)
+{
+    float v[LTI_LATENT_TILES];
+    const float a = mean_of(now), b = mean_of(ref);
+    int n = 0;
+    for (int t = 0; t < LTI_LATENT_TILES; t++)
+        if (fabsf(ref[t] - b) > 0.3f * sd) v[n++] = (now[t] - a) / (ref[t] - b);
+    return n >= LTI_LATENT_TILES / 4 ? median(v, n) : 1;
+}
+
+double lti_shift_towards(lti_shift *s, double *moved, const lti_field *now, const lti_field *ref,
+                         int32_t channels, double gain, bool contrast)
+{
+    double all = 0, taken = 0;
+    lti_shift_none(s);
+    for (int32_t c = 0; c < channels; c++) {
+        const float sd = fmaxf(ref->sd[c], 0.2f), d = difference(now->tile[c], ref->tile[c]);
+        const float off = limit((float)gain * d, 0.15f * sd), mean = mean_of(now->tile[c]);
+        float scale = contrast ? 1 / fmaxf(spread(now->tile[c], ref->tile[c], sd), 0.1f) : 1;
+        scale = 1 + (float)gain * (fminf(fmaxf(scale, 1 / 1.15f), 1.15f) - 1);
+        s->scale[c] = scale;
+        s->offset[c] = mean * (1 - scale) - off;
+        all += (double)(d / sd) * (double)(d / sd);
+        taken += (double)(off / sd) * (double)(off / sd);
+    }
+    if (moved) *moved = sqrt(taken / channels);
+    return sqrt(all / channels);
+}
+
+void lti_shift_apply(float *z, const lti_latent *shape, int32_t first, int32_t count,
+                     const lti_shift *from, const lti_shift *to)
+{
+    const int64_t n = (int64_t)shape->h * shape->w;
+    for (int32_t c = 0; c < shape->channels; c++)
+        for (int32_t i = 0; i < count; i++) {
+            const float k = (float)(i + 1) / (float)count;
+            const float scale = from->scale[c] + k * (to->scale[c] - from->scale[c]),
+                        offset = from->offset[c] + k * (to->offset[c] - from->offset[c]);
+            float *p = z + ((int64_t)c * shape->frames + first + i) * n;
+            for (int64_t j = 0; j < n; j++)
+                p[j] = scale * p[j] + offset;
+        }
+}
+
+/* ---- to a file and back ---- */
+
+static lt_status number_state(lti_state *io, float *v)
+{
+    double x = (double)*v;
+    LT_TRY(lti_state_real(io, "a latent's measure", &x, -1e9, 1e9));
+    *v = (float)x;
+    return LT_OK;
+}
+
+lt_status lti_field_state(lti_field *f, int32_t channels, lti_state *io)
+{
+    LT_TRY(lti_state_int32(io, "parts of a reference", &f->parts, 0, 1 << 20));
+    for (int32_t c = 0; c < channels && f->parts; c++) {
+        for (int t = 0; t < LTI_LATENT_TILES; t++)
+            LT_TRY(number_state(io, &f->tile[c][t]));
+        LT_TRY(number_state(io, &f->sd[c]));
+    }
+    return LT_OK;
+}
+
+lt_status lti_shift_state(lti_shift *s, int32_t channels, lti_state *io)
+{
+    for (int32_t c = 0; c < channels; c++) {
+        LT_TRY(number_state(io, &s->scale[c]));
+        LT_TRY(number_state(io, &s->offset[c]));
+    }
+    return LT_OK;
+}
