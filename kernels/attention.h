@@ -60,18 +60,19 @@ typedef struct lti_attn_isa {
                         int64_t key, int n, int dim);
     /* A panel made of pieces of panels, n >= 1 in the order of their columns. Reads and writes up to keys - 1 words more than they have. */
     void (*gather)(lti_word *dst, const lti_attn_piece *piece, int n, int words);
-    /* s[r, p*keys + j] = q[r] . panel[p][j]. Meanwhile `lines` cache lines at ahead[p] are asked for. */
+    /* The three that follow take the first n of `rows` rows, at least; what they do to a row does not depend on n.
+     * s[r, p*keys + j] = q[r] . panel[p][j]. Meanwhile `lines` cache lines at ahead[p] are asked for. */
     void (*scores)(float *s, const void *q, const lti_word *const *panel, int npanels, int words,
-                   const lti_word *const *ahead, int lines);
+                   const lti_word *const *ahead, int lines, int n);
     /* s[r, j] = s[r, j] * scale + bias[j] + rel[j - r], n columns; -inf where bias[j] is, whatever s is. */
     void (*shift)(float *s, float scale, const float *bias, const float *rel, int n);
     /* Weights 2^(s*scale - top) of the first ncols columns, f32 in s or pairs in p, and the new state. */
-    void (*softmax)(float *s, void *p, int ncols, float scale, lti_attn_rows *st);
+    void (*softmax)(float *s, void *p, int ncols, float scale, lti_attn_rows *st, int n);
     /* o [npanels][rows][keys] = o * fade + weights . V; fade NULL: o is not read. Meanwhile `lines` cache lines are asked for in every panel, from
      * word `ahead` of it on. */
     void (*values)(float *o, const void *p, const lti_attn_part *part, int nparts,
                    const lti_word *v, int64_t panel_words, int npanels, const float *fade,
-                   int64_t ahead, int lines);
+                   int64_t ahead, int lines, int n);
     /* out[r] = o[r] / sum, first n rows. lse may be NULL. */
     void (*finish)(void *out, lt_dtype t, int64_t ld, const float *o, const lti_attn_rows *st,
                    int n, int dim, float *lse);

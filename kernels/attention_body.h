@@ -18,7 +18,10 @@ enum {
     LINE_WORDS = 16,
     WORD_ITEMS = PAIRS ? 2 : 1,
     Q_STRIDE = (MR + VW - 1) / VW * VW,
-    P_LD = PAIRS ? LTI_ATTN_STEP / 2 + 16 : LTI_ATTN_LD
+    P_LD = PAIRS ? LTI_ATTN_STEP / 2 + 16 : LTI_ATTN_LD,
+    FEW = MR > 8
+              ? 8
+              : MR / 2 /* rows of the last block of a tile, when it has no more: 120 = 8 x 14 + 8 */
 };
 
 static inline void put_word(void *dst, int64_t item, float x)
@@ -68,28 +71,39 @@ static inline void ask_for(const lti_word **line, int *left)
     --*left;
 }
 
+/* One panel for `rows` rows, a constant where this is called. */
+static inline __attribute__((always_inline)) void score_panel(float *s, const lti_word *a,
+                                                              const lti_word *b, int words,
+                                                              const lti_word *line, int left,
+                                                              const int rows)
+{
+    vf acc[MR][2];
+    for (int r = 0; r < rows; r++)
+        acc[r][0] = acc[r][1] = vf_set1(0);
+    for (int w = 0; w < words; w++, a += Q_STRIDE, b += NR) {
+        const vf b0 = vf_load(b), b1 = vf_load(b + VW);
+        ask_for(&line, &left);
+        for (int r = 0; r < rows; r++) {
+            const vf x = vf_word(a + r);
+            acc[r][0] = vf_dot(acc[r][0], x, b0);
+            acc[r][1] = vf_dot(acc[r][1], x, b1);
+        }
+    }
+    for (int r = 0; r < rows; r++) {
+        vf_store(s + r * LTI_ATTN_LD, acc[r][0]);
+        vf_store(s + r * LTI_ATTN_LD + VW, acc[r][1]);
+    }
+}
+
 static void scores(float *s, const void *q, const lti_word *const *panel, int npanels, int words,
-                   const lti_word *const *ahead, int lines)
+                   const lti_word *const *ahead, int lines, int rows)
 {
     for (int p = 0; p < npanels; p++, s += NR) {
-        const lti_word *a = q, *b = panel[p], *line = ahead[p];
-        int left = line ? lines : 0;
-        vf acc[MR][2];
-        for (int r = 0; r < MR; r++)
-            acc[r][0] = acc[r][1] = vf_set1(0);
-        for (int w = 0; w < words; w++, a += Q_STRIDE, b += NR) {
-            const vf b0 = vf_load(b), b1 = vf_load(b + VW);
-            ask_for(&line, &left);
-            for (int r = 0; r < MR; r++) {
-                const vf x = vf_word(a + r);
-                acc[r][0] = vf_dot(acc[r][0], x, b0);
-                acc[r][1] = vf_dot(acc[r][1], x, b1);
-            }
-        }
-        for (int r = 0; r < MR; r++) {
-            vf_store(s + r * LTI_ATTN_LD, acc[r][0]);
-            vf_store(s + r * LTI_ATTN_LD + VW, acc[r][1]);
-        }
+        const int left = ahead[p] ? lines : 0;
+        if (rows > FEW)
+            score_panel(s, q, panel[p], words, ahead[p], left, MR);
+        else
+            score_panel(s, q, panel[p], words, ahead[p], left, FEW);
     }
 }
 
@@ -110,9 +124,9 @@ static void shift(float *s, float scale, const float *bias, const float *rel, in
         }
 }
 
-static void row_tops(float *top, const float *s, int ncols)
+static void row_tops(float *top, const float *s, int ncols, int rows)
 {
-    for (int r = 0; r < MR; r++, s += LTI_ATTN_LD) {
+    for (int r = 0; r < rows; r++, s += LTI_ATTN_LD) {
         vf m0 = vf_load(s), m1 = vf_load(s + VW);
         for (int j = NR; j < ncols; j += NR) {
             m0 = vf_max(m0, vf_load(s + j));
@@ -122,10 +136,10 @@ static void row_tops(float *top, const float *s, int ncols)
     }
 }
 
-static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st)
+static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st, int rows)
 {
     _Alignas(64) float top[LTI_ATTN_LANES] = {0};
-    row_tops(top, s, ncols);
+    row_tops(top, s, ncols, rows);
     /* never under -FLT_MAX: then no difference of two infinities can come up */
     for (int i = 0; i < LTI_ATTN_LANES; i += VW) {
         const vf old = vf_load(st->top + i),
@@ -134,7 +148,7 @@ static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st
         vf_store(st->fade + i, vf_exp2(vf_sub(old, now)));
     }
     const vf c = vf_set1(scale);
-    for (int r = 0; r < MR; r++, s += LTI_ATTN_LD) {
+    for (int r = 0; r < rows; r++, s += LTI_ATTN_LD) {
         const vf m = vf_set1(-st->top[r]);
         vf s0 = vf_set1(0), s1 = s0;
         for (int j = 0; j < ncols; j += NR) {
@@ -154,19 +168,18 @@ static void softmax(float *s, void *p, int ncols, float scale, lti_attn_rows *st
     (void)p;
 }
 
-/* One panel of the output: o = o * fade + weights . V over n words of keys; fade NULL: o is not read. Not inlined: with the
- * loop over parts around it clang keeps the register block in memory. */
-static __attribute__((noinline)) void value_block(float *o, const lti_word *p, const lti_word *v,
-                                                  int n, const float *fade, const lti_word *line,
-                                                  int lines)
+/* One panel of the output, `rows` rows of it: o = o * fade + weights . V over n words of keys; fade NULL: o is not read. */
+static inline __attribute__((always_inline)) void
+value_rows(float *o, const lti_word *p, const lti_word *v, int n, const float *fade,
+           const lti_word *line, int lines, const int rows)
 {
     vf acc[MR][2];
-    for (int r = 0; r < MR; r++)
+    for (int r = 0; r < rows; r++)
         acc[r][0] = acc[r][1] = vf_set1(0);
     for (int w = 0; w < n; w++, p++, v += NR) {
         const vf b0 = vf_load(v), b1 = vf_load(v + VW);
         ask_for(&line, &lines);
-        for (int r = 0; r < MR; r++) {
+        for (int r = 0; r < rows; r++) {
             const vf x = vf_word(p + r * P_LD);
             acc[r][0] = vf_dot(acc[r][0], x, b0);
             acc[r][1] = vf_dot(acc[r][1], x, b1);
@@ -174,16 +187,27 @@ static __attribute__((noinline)) void value_block(float *o, const lti_word *p, c
     }
     if (fade) /* unrolled whole, or gcc puts the block into memory for it */
 #pragma GCC unroll 16
-        for (int r = 0; r < MR; r++, o += NR) {
+        for (int r = 0; r < rows; r++, o += NR) {
             vf_store(o, vf_fma(vf_load(o), vf_set1(fade[r]), acc[r][0]));
             vf_store(o + VW, vf_fma(vf_load(o + VW), vf_set1(fade[r]), acc[r][1]));
         }
     else
 #pragma GCC unroll 16
-        for (int r = 0; r < MR; r++, o += NR) {
+        for (int r = 0; r < rows; r++, o += NR) {
             vf_store(o, acc[r][0]);
             vf_store(o + VW, acc[r][1]);
         }
+}
+
+/* Not inlined: with the loop over parts around it clang keeps the register block in memory. */
+static __attribute__((noinline)) void value_block(float *o, const lti_word *p, const lti_word *v,
+                                                  int n, const float *fade, const lti_word *line,
+                                                  int lines, int rows)
+{
+    if (rows > FEW)
+        value_rows(o, p, v, n, fade, line, lines, MR);
+    else
+        value_rows(o, p, v, n, fade, line, lines, FEW);
 }
 
 static const float no_fade[LTI_ATTN_LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -191,7 +215,7 @@ static const float no_fade[LTI_ATTN_LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1
 #if PAIRS
 /* A part begins or ends in the middle of a pair: the other key of the pair may be anything, so it is masked away. */
 static void value_half(float *o, const lti_word *p, const lti_word *v, bool second,
-                       const float *fade)
+                       const float *fade, int rows)
 {
     _Alignas(64) lti_word half[NR];
     const uint32_t mask = second ? 0xffff0000u : 0x0000ffffu;
@@ -201,13 +225,13 @@ static void value_half(float *o, const lti_word *p, const lti_word *v, bool seco
         u &= mask;
         memcpy(half + j, &u, sizeof u);
     }
-    value_block(o, p, half, 1, fade, NULL, 0);
+    value_block(o, p, half, 1, fade, NULL, 0, rows);
 }
 #endif
 
 static void values(float *o, const void *weights, const lti_attn_part *part, int nparts,
                    const lti_word *v, int64_t panel_words, int npanels, const float *fade,
-                   int64_t ahead, int lines)
+                   int64_t ahead, int lines, int rows)
 {
     for (int c = 0; c < npanels; c++, o += MR * NR, v += panel_words) {
         const float *f = fade;
@@ -217,18 +241,18 @@ static void values(float *o, const void *weights, const lti_attn_part *part, int
             const lti_word *from = v + (int64_t)(part[i].key / WORD_ITEMS) * NR;
 #if PAIRS
             if (part[i].key & 1) {
-                value_half(o, p++, from, true, f);
+                value_half(o, p++, from, true, f, rows);
                 from += NR;
                 f = no_fade;
                 n--;
             }
             if (n & 1) {
-                value_half(o, p + n / 2, from + n / 2 * NR, false, f);
+                value_half(o, p + n / 2, from + n / 2 * NR, false, f, rows);
                 f = no_fade;
             }
 #endif
             if (n >= WORD_ITEMS) {
-                value_block(o, p, from, n / WORD_ITEMS, f, v + ahead, i ? 0 : lines);
+                value_block(o, p, from, n / WORD_ITEMS, f, v + ahead, i ? 0 : lines, rows);
                 f = no_fade;
             }
         }
