@@ -46,14 +46,14 @@ static void put_table(FILE *f, const json_t *all, bool checked)
             "<table><tr><th>method<th>density<th>of sparse passes<th>PSNR dB<th>SSIM<th>structure"
             "<th>flicker / dense%s<th>attention<th>denoising<th>whole render<th>planning<th>MiB"
             "</tr>\n",
-            checked ? "<th>adherence<th>less dense" : "");
+            checked ? "<th>adherence<th>against dense" : "");
     put_dense(f, all, checked);
     for (size_t i = 0; i < json_array_size(methods); i++) {
         const json_t *m = json_array_get(methods, i);
         fputs("<tr><td><code>", f);
         lti_html_text(f, name_of(methods, i));
         fprintf(f,
-                "</code><td>%.3f<td>%.3f<td>%.2f &plusmn; %.2f<td>%.4f &plusmn; %.4f<td>%.4f"
+                "</code><td>%.3f<td>%.3f<td>%.1f &plusmn; %.1f<td>%.3f &plusmn; %.3f<td>%.4f"
                 " &plusmn; %.4f<td>%.3f &plusmn; %.3f",
                 mean_of(m, "density"), mean_of(m, "sparse_density"), mean_of(m, "psnr_db"),
                 error_of(m, "psnr_db"), mean_of(m, "ssim"), error_of(m, "ssim"),

@@ -27,9 +27,10 @@ static const struct {
                {"an orange triangle grows over a checkered floor while the sky darkens",
                 {"checker", "orange", "triangle", "grow", "darkens"}}};
 static const char floor_method[] = "topk:keep=1,warmup=0";
-static const char default_methods[] = "sta:window=5x3x3 svg:density=0.3 radial:decay=0.2 "
-                                      "topk:keep=0.3 topk:keep=0.2 topk:keep=0.1 topk:p=0.9 "
-                                      "topk:keep=0.2,centroid topk:keep=0.1,centroid";
+static const char default_methods[] =
+    "sta:window=5x3x3 svg:density=0.3 radial:decay=0.2 "
+    "topk:keep=0.3 topk:keep=0.2 topk:keep=0.1 topk:keep=0.1,ramp=0.6 topk:p=0.9 "
+    "topk:keep=0.2,centroid topk:keep=0.1,centroid";
 
 typedef struct clip {
     double psnr, ssim, structure, flicker, flicker_dense, denoise, denoise_dense, total,

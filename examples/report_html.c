@@ -6,11 +6,12 @@
 #include <string.h>
 
 static const char style[] =
-    "<style>body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;"
-    "color:#222}table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:.3em .5em;"
-    "text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left;"
-    "white-space:nowrap}figure{margin:1em 0}figcaption{font-family:monospace}figure img{width:100%}"
-    ".plots{display:flex;flex-wrap:wrap;gap:1em}.plots svg{width:34em;max-width:100%;height:auto}"
+    "<style>body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:86em;padding:0 1em;"
+    "color:#222}table{border-collapse:collapse;width:100%;font-size:13px}td,th{padding:.3em .4em;"
+    "text-align:right;border-bottom:1px solid #ddd}td{white-space:nowrap}td:first-child,"
+    "th:first-child{text-align:left}figure{margin:1em 0}figcaption{font-family:monospace}figure "
+    "img{width:100%}"
+    ".plots{display:flex;flex-wrap:wrap;gap:1em}.plots svg{width:40em;max-width:100%;height:auto}"
     "code{background:#f3f3f3}</style>";
 
 lt_status lti_html_begin(FILE **out, lt_ctx *ctx, const char *path, const char *title)
