@@ -121,6 +121,8 @@ void lti_job_release(lti_job *j);
 
 /* A job of one reference, not in the table yet. Takes fields. Errors: LT_ERR_MEM. */
 LT_MUST_USE lt_status lti_job_create(lti_job **out, lt_ctx *ctx, lt_server *srv, json_t *fields);
+/* Request, options and memory from its fields and what model there is. Errors: as lti_video_request_options. */
+LT_MUST_USE lt_status lti_job_complete(lti_job *j, lt_ctx *ctx, bool strict, lti_param *param);
 /* Writes it down and hands it to the scheduler. LT_AGAIN: the queue is full, *eta says for how long; LT_ERR_IO: the disk is full, or
  * broken; LT_ERR_MEM: it can never fit. */
 LT_MUST_USE lt_status lti_jobs_add(lti_jobs *jobs, lti_job *j, double *eta);
@@ -141,6 +143,9 @@ uint64_t lti_jobs_disk(lti_jobs *jobs);
 /* From the device thread: it has begun; what it has come to. code NULL: it is complete, or (why LT_ERR_CANCELLED) goes on another time. */
 void lti_job_started(lti_job *j);
 void lti_job_ended(lti_job *j, lt_status why, const char *code, const char *message);
+
+/* Bytes that live streams have on the disk, more or less. Any thread. */
+void lti_jobs_tape(lti_jobs *jobs, int64_t change);
 
 /* ---- work.c ---- */
 

@@ -35,6 +35,8 @@ struct lti_live {
     pthread_mutex_t lock;
     /* {lock} */
     lt_session *session; /* for cancelling */
+    lti_tape *tape;
+    bool untaped; /* it was tried in vain */
     lti_live_phase phase;
     bool paused, stopped, want_key;
     char reason[32];
@@ -125,6 +127,7 @@ void lti_live_release(lti_live *l)
     clear_order(&l->given);
     json_decref(l->prompts);
     lti_video_request_free(&l->request);
+    lti_tape_destroy(l->tape);
     lti_hub_release(l->hub);
     pthread_mutex_destroy(&l->lock);
     free(l);
@@ -153,6 +156,14 @@ lti_hub *lti_live_hub(lti_live *l)
 bool lti_live_is_reliable(const lti_live *l)
 {
     return l->reliable;
+}
+
+int lti_live_tape(lti_live *l, int64_t *bytes)
+{
+    pthread_mutex_lock(&l->lock);
+    const int fd = l->tape ? lti_tape_open(l->tape, bytes) : -1;
+    pthread_mutex_unlock(&l->lock);
+    return fd;
 }
 
 lti_live_net *lti_live_get_net(lti_live *l)
@@ -410,6 +421,26 @@ static bool take_key_order(lti_live *l)
     return key;
 }
 
+/* What will not fit in memory any more goes to the disk, all of it; where that is full, the beginning of the stream will be gone. */
+static void tape(lti_live *l, lti_unit *u)
+{
+    const uint64_t most = l->srv->o.history_bytes;
+    lti_tape *t = l->tape; /* this thread's, but for downloads */
+    bool ok = !l->untaped;
+    if (ok && !t && lti_hub_look(l->hub).bytes + u->bytes > most - most / 8) {
+        t = lti_tape_start(l->srv->jobs, l->id, l->hub);
+        ok = t != NULL;
+    }
+    if (t && ok) ok = lti_tape_add(t, u);
+    pthread_mutex_lock(&l->lock);
+    l->tape = ok ? t : NULL;
+    pthread_mutex_unlock(&l->lock);
+    if (ok || l->untaped) return;
+    l->untaped = true;
+    lti_tape_destroy(t);
+    lti_say(l->srv, LT_LOG_WARN, "not_recorded", "{s:s}", "session_id", l->id);
+}
+
 static lt_status put_frame(lti_live *l, lt_ctx *ctx, const uint8_t *rgb, int64_t frame,
                            const lt_frames *f, bool prompt)
 {
@@ -432,6 +463,7 @@ static lt_status put_frame(lti_live *l, lt_ctx *ctx, const uint8_t *rgb, int64_t
         return s;
     }
     lti_observe(l->srv->metrics, LTI_TIME_ENCODE, lti_now() - t);
+    if (frame) tape(l, u);
     if (!lti_hub_push(l->hub, u)) return lti_fail(ctx, LT_ERR_MEM, "no memory for a frame");
     pthread_mutex_lock(&l->lock);
     l->made = frame + 1;

@@ -11,9 +11,12 @@ static bool parameter(const char *text, size_t n, const char *name, char *out, s
     const size_t len = strlen(name);
     bool quoted = false;
     for (size_t i = 0; i < n; i++) {
-        if (text[i] == '\\' && quoted) i++;
-        if (i < n && text[i] == '"') quoted = !quoted;
-        if (quoted || i >= n || text[i] != ';') continue;
+        if (quoted && text[i] == '\\') {
+            i++;
+            continue;
+        }
+        if (text[i] == '"') quoted = !quoted;
+        if (quoted || text[i] != ';') continue;
         size_t k = i + 1, m = 0;
         while (k < n && (text[k] == ' ' || text[k] == '\t'))
             k++;

@@ -144,13 +144,22 @@ static void get_live_content(lt_server *srv, lti_http_request *rq, lti_http_repl
                         "there is no such stream, or the key is not its own");
         return;
     }
+    const bool live = lti_query_get(rq->query, "live", word, sizeof word) && !strcmp(word, "1");
+    if (lti_query_get(rq->query, "download", word, sizeof word))
+        lti_reply_header(re, "content-disposition", "attachment; filename=\"longtake-%s.mp4\"", id);
+    lti_reply_header(re, "cache-control", "no-store");
+    re->fd = live && !lti_hub_look(lti_live_hub(l)).ended ? -1 : lti_live_tape(l, &re->bytes);
+    if (re->fd > 0) {
+        re->status = 200;
+        re->type = "video/mp4";
+        return;
+    }
     download *d = calloc(1, sizeof *d);
     if (!d) {
         lti_reply_error(re, 500, "server_error", "out_of_memory", NULL, "out of memory");
         return;
     }
     const lti_hub_state h = lti_hub_look(lti_live_hub(l));
-    const bool live = lti_query_get(rq->query, "live", word, sizeof word) && !strcmp(word, "1");
     d->live = lti_live_ref(l);
     d->stop = live ? -1 : h.end;
     d->next = live && h.newest_key >= 0 && !h.ended ? h.newest_key : h.first;
@@ -161,9 +170,6 @@ static void get_live_content(lt_server *srv, lti_http_request *rq, lti_http_repl
     re->pull = pull_download;
     re->done = end_download;
     re->user = d;
-    lti_reply_header(re, "cache-control", "no-store");
-    if (lti_query_get(rq->query, "download", word, sizeof word))
-        lti_reply_header(re, "content-disposition", "attachment; filename=\"longtake-%s.mp4\"", id);
 }
 
 /* ---- the table ---- */

@@ -289,6 +289,18 @@ LT_MUST_USE lt_status lti_message_parse(lti_message *m, lt_ctx *ctx, const char 
                                         size_t bytes);
 void lti_message_free(lti_message *m);
 
+/* ---- tape.c: a whole live stream on the disk ---- */
+
+typedef struct lti_tape lti_tape;
+struct lti_jobs;
+/* From the first frame on, which the hub must still have. NULL: it cannot be. */
+lti_tape *lti_tape_start(struct lti_jobs *jobs, const char *id, lti_hub *h);
+/* The next frame. False: the disk is full; what is there is of no use. */
+bool lti_tape_add(lti_tape *t, lti_unit *u);
+/* A descriptor of the caller's, of so many bytes that are whole. -1: errno tells. */
+int lti_tape_open(lti_tape *t, int64_t *bytes);
+void lti_tape_destroy(lti_tape *t); /* accepts NULL */
+
 /* ---- live.c: a live session ---- */
 
 typedef struct lti_live lti_live;
@@ -312,6 +324,8 @@ const char *lti_live_resume_token(const lti_live *l); /* whoever knows it is the
 lti_hub *lti_live_hub(lti_live *l);
 lti_live_phase lti_live_get_phase(lti_live *l);
 bool lti_live_is_reliable(const lti_live *l);
+/* All of it until now, if it is on the disk: as lti_tape_open; -1: it is not. */
+int lti_live_tape(lti_live *l, int64_t *bytes);
 /* "started": everything that a viewer must know, whenever it comes. New reference. */
 json_t *lti_live_describe(lti_live *l);
 /* Controls, network thread. Each says its outcome as an event. */

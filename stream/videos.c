@@ -173,19 +173,11 @@ static lt_status store_picture(lti_job *j, order *o, lt_ctx *ctx, uint8_t **rgb)
 
 static lt_status prepare(lti_job *j, order *o, lt_ctx *ctx)
 {
-    static const uint8_t some[3];
     lt_server *srv = j->srv;
-    lt_estimate e;
     uint8_t *rgb = NULL;
     char seed[24];
-    LT_TRY(lti_video_request_parse(&j->request, ctx, j->fields, true, &o->param));
-    j->request.image = o->picture ? some : NULL;
-    LT_TRY(lti_video_request_options(&j->options, ctx, &j->request, &srv->info, srv->o.max_seconds,
-                                     &o->param));
-    j->request.image = j->options.image = NULL; /* read again when it is drawn */
-    LT_TRY(lt_session_estimate(&e, ctx, &srv->o.model, &j->options));
-    j->task.bytes = e.total_peak > e.weights ? e.total_peak - e.weights : 0;
     j->image = o->picture != NULL;
+    LT_TRY(lti_job_complete(j, ctx, true, &o->param));
     if (j->image) {
         const lt_status s = store_picture(j, o, ctx, &rgb);
         free(rgb);

@@ -213,12 +213,14 @@ def same_again(server):
 
 def while_made(server):
     """/content?live=1: all of it, and before it is complete."""
-    ident = create(server, num_frames=401)
+    ident = create(server, num_frames=40001)
     check(content(server, ident)[0] == 404, "not complete yet")
     if shutil.which("ffmpeg"):
         url = "http://127.0.0.1:%d/v1/videos/%s/content?live=1" % (server.port, ident)
         first = subprocess.run(["ffmpeg", "-v", "error", "-i", url, "-frames:v", "5", "-f", "null", "-"], stderr=subprocess.PIPE)
         check(first.returncode == 0 and not over(get(server, ident)), "ffmpeg shows the first frames before the last are drawn (%r)" % first.stderr[:200])
+    check(call(server, "DELETE", "/v1/videos/" + ident)[0] == 200 and metric(server, "jobs_failed_total") == 0, "deleted while it is drawn")
+    ident = create(server, num_frames=401)
     status, headers, data = content(server, ident, "?live=1")
     check(status == 200 and frames_of(data)[0] == 401, "all frames came while they were made")
     check(until(server, ident, over)["status"] == "completed", "and the job is complete")
@@ -227,7 +229,7 @@ def while_made(server):
 
 async def shared(server):
     """Live videos come first; a long denoising lets them; the queue is bounded and says how long."""
-    slow = create(server, mode="clip", cache=None, num_frames=9, num_inference_steps=1000)
+    slow = create(server, mode="clip", cache=None, num_frames=161, num_inference_steps=1000)
     job = until(server, slow, lambda j: j["progress"] > 0)
     async with Client(server) as c:
         await c.say(**LIVE)
@@ -243,7 +245,29 @@ async def shared(server):
     check(call(server, "POST", "/v1/videos/%s/cancel" % slow, {})[2]["error"]["code"] == "cancelled", "cancelled")
     check(call(server, "DELETE", "/v1/videos/" + waiting[1])[0] == 200, "one that waits is deleted")
     check(until(server, waiting[0], over)["status"] == "completed", "the other one runs")
+    async with Client(server) as long, Client(server) as c:
+        await long.say(**{**LIVE, "mode": "clip", "cache": None, "num_frames": 161, "num_inference_steps": 1000})
+        await long.event("progress", phase="denoise")
+        await c.say(**LIVE)
+        await c.until(lambda i: isinstance(i, serve.Unit) and i.kind == "end")
+        await long.say(type="stop")
+        done = await long.event("done")
+        check(len(c.frames()) == 41 and done["frames"] == 0 and done["reason"] == "stopped", "a long denoising that is watched lets others, too: %r" % done)
     check(get(server, slow)["status"] == "failed" and metric(server, "jobs_active") == 0, "the device is free")
+
+
+async def on_disk(server):
+    """What does not fit in a stream's memory is on the disk, and the download has all of it."""
+    async with Client(server) as c:
+        await c.say(**dict(LIVE, num_frames=401, crf=1), reliable=True)
+        accepted = await c.event("accepted")
+        await c.until(lambda i: isinstance(i, serve.Unit) and i.kind == "end")
+        url = "/v1/live/%s/content?key=%s" % (accepted["session_id"], accepted["key"])
+        status, headers, data = server.request("GET", url)
+        check(status == 200 and int(headers["content-length"]) == len(data) > 1 << 20 and frames_of(data)[0] == 401, "the download of %d bytes" % len(data))
+        check(metric(server, "jobs_disk_bytes") == len(data), "it counts")
+        await c.say(type="seek", pts=0, event_id="s")
+        check((await c.event("applied", event_id="s"))["frame"] > 0, "memory has lost its beginning")
 
 
 def sdk(server):
@@ -392,9 +416,10 @@ try:
     check("a red ball" not in open(path("serve.log")).read(), "no prompt in the log")
 finally:
     server.stop(signal.SIGKILL)
-server = Server("--log-requests")
+server = Server("--log-requests", "--history", "1")
 try:
     server.wait_ready()
+    asyncio.run(on_disk(server))
     lists(server)
     sdk(server)
     check(server.stop() == 0, "ends well: %r" % server.process.returncode)
