@@ -136,15 +136,6 @@ static lt_status read_all(tool *t, lt_measure *m)
 
 /* ---- telling ---- */
 
-static json_t *picture_json(const lt_picture *p)
-{
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "luma",
-                     p->luma, "exposure_ev", p->exposure, "contrast", p->contrast, "range",
-                     p->range, "lightness", p->lightness, "a", p->a, "b", p->b, "saturation",
-                     p->saturation, "sharpness", p->sharpness, "motion", p->motion, "clipped",
-                     p->clipped, "crushed", p->crushed);
-}
-
 /* The first and last ten seconds, or a third each of what is shorter. */
 static void ends_of(const tool *t, lt_picture *first, lt_picture *last)
 {
@@ -193,7 +184,7 @@ static json_t *all_json(const tool *t, int32_t width, int32_t height)
     json_t *seconds = json_array();
     for (int64_t i = 0; i < t->seconds; i++) {
         const lt_picture p = mean_of(&t->rows[i]);
-        json_array_append_new(seconds, picture_json(&p));
+        json_array_append_new(seconds, lti_picture_json(&p));
     }
     return json_pack(
         "{s:i, s:i, s:f, s:I, s:o, s:o, s:{s:f, s:i}, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, "

@@ -109,6 +109,7 @@ typedef struct lti_job {
     lt_session *session;      /* by lti_job_resume, else by lti_job_run */
     json_t *params;           /* what is written into the file */
     json_t *prompts;          /* mode ar, by lti_job_run: what took effect when */
+    json_t *drift;            /* what the monitor said, by lti_job_run; NULL: off */
     int64_t first;            /* frames of the video that an earlier run made */
     bool saved;               /* set->save_session has been written */
     lt_session_report report; /* by lti_job_run */
@@ -156,6 +157,15 @@ typedef struct lti_hash {
 void lti_hash_begin(lti_hash *h);
 void lti_hash_add(lti_hash *h, const void *data, size_t n);
 const char *lti_hash_text(lti_hash *h);
+
+/* ---- drift.c ---- */
+
+json_t *lti_picture_json(const lt_picture *p);
+json_t *lti_drift_json(const lt_drift_vector *v);
+/* Counts of a whole run. */
+json_t *lti_drift_summary(const lt_session_report *r);
+/* Appends the session's newest vector if it is not there yet. */
+void lti_drift_collect(json_t *list, const lt_session *s);
 
 /* ---- report.c ---- */
 

@@ -205,8 +205,10 @@ static lt_status pull(lti_job *j, lt_session *session)
 {
     lt_status s;
     lt_frames f;
-    while ((s = lt_session_next(session, &f)) == LT_OK)
+    while ((s = lt_session_next(session, &f)) == LT_OK) {
         LT_TRY(write_frames(j, &f));
+        if (j->drift) lti_drift_collect(j->drift, session);
+    }
     return s == LT_END ? LT_OK : s;
 }
 
@@ -221,11 +223,36 @@ static lt_status write_prompts(lti_job *j)
     return s;
 }
 
+/* Of every vector its frame, level, kind, action and gain; of a long video the last ones. */
+static lt_status write_drift(lti_job *j)
+{
+    enum { MOST = 1000 };
+    if (!j->drift) return LT_OK;
+    const size_t n = json_array_size(j->drift);
+    json_t *rows = json_array();
+    for (size_t i = n > MOST ? n - MOST : 0; i < n; i++) {
+        const json_t *v = json_array_get(j->drift, i);
+        json_array_append_new(rows,
+                              json_pack("[O,O,O,O,O]", json_object_get(v, "frame"),
+                                        json_object_get(v, "level"), json_object_get(v, "kind"),
+                                        json_object_get(v, "action"), json_object_get(v, "gain")));
+    }
+    json_t *all =
+        json_pack("{s:o, s:o}", "summary", lti_drift_summary(&j->report), "vectors", rows);
+    char *text = all ? json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(4)) : NULL;
+    json_decref(all);
+    const lt_status s = text ? lt_writer_describe(j->writer, "drift_report", text)
+                             : lti_fail(j->ctx, LT_ERR_MEM, "no memory for what the monitor said");
+    free(text);
+    return s;
+}
+
 /* Gives the file its name: the one that was asked for, or one that says it is not all. */
 static lt_status finish(lti_job *j, bool cancelled)
 {
     j->frames = lt_writer_frames(j->writer);
     LT_TRY(write_prompts(j));
+    LT_TRY(write_drift(j));
     if (!cancelled) {
         LT_TRY(lt_writer_finish(j->writer));
         j->made = j->output;
@@ -248,6 +275,7 @@ static lt_status save(lti_job *j, bool cancelled)
 lt_status lti_job_run(lti_job *j, lt_model *model)
 {
     if (!j->session) LT_TRY(lt_session_create(&j->session, model, &j->opt));
+    if (j->opt.drift != LT_DRIFT_OFF) j->drift = json_array();
     free(j->given); /* copied */
     j->given = NULL;
     j->opt.given = NULL;
@@ -276,8 +304,9 @@ void lti_job_close(lti_job *j)
     free(j->given);
     json_decref(j->params);
     json_decref(j->prompts);
+    json_decref(j->drift);
     lt_session_destroy(&j->session);
     lti_cues_free(&j->cues);
     j->image = j->given = NULL;
-    j->params = j->prompts = NULL;
+    j->params = j->prompts = j->drift = NULL;
 }

@@ -60,6 +60,9 @@ json_t *lti_params_json(const lti_job *j)
     add_part(p, "vae", j->model->vae);
     add_part(p, "text_encoder", j->model->text_encoder);
     add_part(p, "tokenizer", j->model->tokenizer);
+    static const char *const words[] = {NULL, "watch", "correct"};
+    if (o->drift != LT_DRIFT_OFF) json_object_set_new(p, "drift", json_string(words[o->drift]));
+    if (o->inject) json_object_set_new(p, "inject", json_string(o->inject));
     if (o->mode == LT_MODE_AR) {
         json_object_set_new(p, "mode", json_string("ar"));
         json_object_set_new(p, "cache", json_string(o->cache ? o->cache : j->info->default_cache));

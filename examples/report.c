@@ -136,6 +136,10 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
         "denoise", part(r->denoise_seconds, r->dit_flops, peak), "decode",
         part(r->decode_seconds, r->vae_flops, peak), "blocks", blocks, "passes", passes,
         "memory_bytes", memory, "estimate_bytes", estimate, "machine_peak", machine);
+    if (j->drift)
+        json_object_set_new(
+            report, "drift",
+            json_pack("{s:o, s:O}", "summary", lti_drift_summary(r), "vectors", j->drift));
     const lt_status s = lti_json_write(ctx, path, report);
     json_decref(report);
     return s;

@@ -245,7 +245,6 @@ static bool comes_back(lti_drift *d, lti_tiles mean)
     if (!d->past_age || typical(mean, d->past.tile) > back_distance) return false;
     d->shot = d->past;
     d->past_age = 0;
-    d->use = LTI_DRIFT_BACK;
     return true;
 }
 
@@ -254,9 +253,10 @@ static void turn_phase(lti_drift *d, lti_tiles mean, const lt_picture *p, bool c
 {
     d->use = LTI_DRIFT_NOT_USED;
     if (d->past_age && d->cut && d->past_age++ * group_seconds(d) > back_seconds) d->past_age = 0;
-    if (d->hold) {
-        d->hold--;
+    if (d->hold || d->torn) {
+        d->hold -= d->hold > 0;
         d->quiet = 0;
+        d->torn = false;
         return;
     }
     if (changing || d->strange * group_seconds(d) >= strange_seconds) {
@@ -434,8 +434,7 @@ static void step_from(lti_drift *d, lti_tiles tile, bool seam)
     }
     if (cut) {
         leave_shot(d, true);
-        empty_group(d);
-        d->group_first = d->frame;
+        d->torn = true;
     } else if (!seam) {
         add_tiles(d->moved, tile, 1);
         add_tiles(d->moved, d->last_frame, -1);
@@ -593,7 +592,8 @@ static lt_status counts_state(lti_state *io, lti_drift *d)
     LT_TRY(lti_state_int(io, "frame", &d->frame, 0, INT64_MAX / 2));
     LT_TRY(lti_state_int(io, "first frame", &d->group_first, 0, INT64_MAX / 2));
     LT_TRY(lti_state_int(io, "shots", &d->shots, 0, INT64_MAX / 2));
-    bool *const flag[] = {&d->has_frame, &d->cut, &d->active, &d->recached, &d->stand_down};
+    bool *const flag[] = {&d->has_frame, &d->torn,     &d->cut,
+                          &d->active,    &d->recached, &d->stand_down};
     for (size_t i = 0; i < LT_COUNT(flag); i++)
         LT_TRY(lti_state_bool(io, "a flag", flag[i]));
     return LT_OK;

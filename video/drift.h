@@ -16,13 +16,9 @@ enum { LTI_TILES = 64, LTI_TILE_SIDE = 8, LTI_FLICKER_FRAMES = 48 };
 
 typedef float lti_tiles[LTI_TILES][3]; /* L, a, b */
 
-/* What the newest vector was for the reference: for whoever keeps one beside it. BACK: the one before is in force again. */
-typedef enum lti_drift_use {
-    LTI_DRIFT_NOT_USED,
-    LTI_DRIFT_FIRST,
-    LTI_DRIFT_MORE,
-    LTI_DRIFT_BACK
-} lti_drift_use;
+/* What the newest vector was for the reference: for whoever keeps one beside it. A shot that comes back needs nothing: no other
+ * reference was begun. */
+typedef enum lti_drift_use { LTI_DRIFT_NOT_USED, LTI_DRIFT_FIRST, LTI_DRIFT_MORE } lti_drift_use;
 
 typedef enum lti_drift_phase {
     LTI_DRIFT_SETTLING, /* waits for groups that do not change */
@@ -60,6 +56,7 @@ typedef struct lti_drift {
     lti_shot shot, past; /* past: what a flash may come back to */
     int32_t past_age;    /* groups since it was left; 0: there is none */
     bool cut;            /* it was left by a cut */
+    bool torn;           /* there is a cut within the group */
     int32_t quiet;       /* groups in a row without change */
     int32_t hold;        /* groups during which nothing is compared: a prompt is turning */
     int32_t tolerant;    /* groups during which a slow change is one that was asked for */

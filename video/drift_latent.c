@@ -45,13 +45,13 @@ static float deviation(const lti_latent *z, int32_t c, int32_t first, int32_t co
             sum += (double)p[i];
             squares += (double)p[i] * (double)p[i];
         }
-        const double mean = sum / (double)n;
-        all += sqrt(fmax(squares / (double)n - mean * mean, 0));
+        const double mean = sum / (double)n, variance = squares / (double)n - mean * mean;
+        all += sqrt(fmax(variance, 0));
     }
     return (float)(all / count);
 }
 
-bool lti_field_take(lti_field *f, const lti_latent *z, int32_t first, int32_t count)
+void lti_field_take(lti_field *f, const lti_latent *z, int32_t first, int32_t count)
 {
     memset(f, 0, sizeof *f);
     f->parts = 1;
@@ -59,9 +59,7 @@ bool lti_field_take(lti_field *f, const lti_latent *z, int32_t first, int32_t co
         for (int t = 0; t < LTI_LATENT_TILES; t++)
             f->tile[c][t] = tile_mean(z, c, first, count, t);
         f->sd[c] = deviation(z, c, first, count);
-        if (!isfinite(f->sd[c])) return false;
     }
-    return true;
 }
 
 void lti_field_add(lti_field *mean, const lti_field *f, int32_t channels)
@@ -78,14 +76,17 @@ bool lti_field_broken(const lti_field *now, const lti_field *before, int32_t cha
 {
     double ratio = 0;
     int32_t counted = 0;
-    for (int32_t c = 0; c < channels; c++)
-        if (before->sd[c] > 0.05f) {
-            ratio += log((double)fmaxf(now->sd[c], 1e-4f) / (double)before->sd[c]);
+    for (int32_t c = 0; c < channels; c++) {
+        /* a first block has none before it: flat by any measure */
+        const float sd = before->parts ? before->sd[c] : 0.1f;
+        if (sd > 0.05f) {
+            ratio += log((double)fmaxf(now->sd[c], 1e-4f) / (double)sd);
             counted++;
         }
+    }
     if (!counted) return false;
     ratio = exp(ratio / counted);
-    return ratio < 0.3 || ratio > 3;
+    return ratio < 0.3 || (before->parts && ratio > 3);
 }
 
 /* ---- shifts ---- */

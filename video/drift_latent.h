@@ -19,8 +19,8 @@ typedef struct lti_latent {
     int32_t channels, frames, h, w;
 } lti_latent;
 
-/* Of frames first .. first + count - 1. False: numbers that are not finite. */
-bool lti_field_take(lti_field *f, const lti_latent *z, int32_t first, int32_t count);
+/* Of frames first .. first + count - 1. */
+void lti_field_take(lti_field *f, const lti_latent *z, int32_t first, int32_t count);
 void lti_field_add(lti_field *mean, const lti_field *f, int32_t channels);
 
 /* x' = scale x + offset by channel. */

@@ -63,7 +63,7 @@ lt_status lti_watch_open(lt_session *s)
     if (w->channels > LTI_LATENT_CHANNELS)
         return lti_fail(s->ctx, LT_ERR_UNSUPPORTED, "drift of latents of %d channels", w->channels);
     /* about 3 latent frames, whole blocks where these are short */
-    w->part = frames <= 5 ? frames : 3;
+    w->part = s->o.mode == LT_MODE_AR && frames <= 5 ? frames : 3;
     w->group = w->part < 2 ? 3 : w->part;
     lti_shift_none(&w->j.shift);
     lti_drift_begin(&w->j.drift, latent_seconds(s), w->group);
@@ -103,9 +103,17 @@ void lti_watch_undo(lt_session *s)
     if (s->watch) copy_judge(s, &s->watch->j, &s->watch->then);
 }
 
-static void take_fields(lti_watch *w, const lti_latent *z, int32_t first, bool begins, bool *finite)
+static bool all_finite(const lti_latent *z, int32_t first)
 {
-    *finite = true;
+    const int64_t n = (int64_t)z->h * z->w, fresh = (z->frames - first) * n;
+    for (int32_t c = 0; c < z->channels; c++)
+        for (int64_t i = 0; i < fresh; i++)
+            if (!isfinite(z->z[((int64_t)c * z->frames + first) * n + i])) return false;
+    return true;
+}
+
+static void take_fields(lti_watch *w, const lti_latent *z, int32_t first, bool begins)
+{
     w->parts = w->gathered = 0;
     for (int32_t at = first; at < z->frames; w->parts++) {
         const int32_t n = z->frames - at < w->part ? z->frames - at : w->part;
@@ -113,7 +121,7 @@ static void take_fields(lti_watch *w, const lti_latent *z, int32_t first, bool b
         const int32_t skip = begins && at == 0 ? 1 : 0;
         lti_field *f = &w->field[w->parts];
         if (n > skip)
-            *finite = lti_field_take(f, z, at + skip, n - skip) && *finite;
+            lti_field_take(f, z, at + skip, n - skip);
         else
             f->parts = 0;
         at += n;
@@ -131,8 +139,7 @@ static void mean_field(const lti_watch *w, lti_field *out)
 static bool looks_broken(const lti_watch *w)
 {
     lti_field mean;
-    if (!w->j.before.parts || w->j.drift.hold || w->j.drift.tolerant || w->j.broken_before)
-        return false;
+    if (w->j.drift.hold || w->j.drift.tolerant || w->j.broken_before) return false;
     mean_field(w, &mean);
     return mean.parts && lti_field_broken(&mean, &w->j.before, w->channels);
 }
@@ -210,12 +217,11 @@ static lt_status escalate(lt_session *s)
 static lt_status settle_block(lt_session *s, const lti_latent *z, int32_t first, bool *dirty)
 {
     lti_watch *w = s->watch;
-    bool finite;
     if (correct_parts(s, z, first)) {
         *dirty = true;
         if (w->now.action == LT_DRIFT_LEFT) w->now.action = LT_DRIFT_SHIFTED;
         s->report.drift_shifted++;
-        take_fields(w, z, first, s->pushed == 0, &finite);
+        take_fields(w, z, first, s->pushed == 0);
         LT_TRY(escalate(s));
     }
     mean_field(w, &w->j.before);
@@ -236,10 +242,9 @@ static lt_status judge(lt_session *s, const lti_latent *z, int32_t first, int32_
                        bool failed, bool *again, bool *dirty)
 {
     lti_watch *w = s->watch;
-    bool finite;
     if (!failed) inject(s, z, first, attempt, dirty);
-    take_fields(w, z, first, s->pushed == 0, &finite);
-    finite = finite && !failed;
+    take_fields(w, z, first, s->pushed == 0);
+    const bool finite = !failed && all_finite(z, first);
     const bool broken = !finite || looks_broken(w);
     if (broken) w->now.kind = LT_DRIFT_BROKEN;
     if (!broken || w->mode != LT_DRIFT_CORRECT) {
@@ -263,7 +268,7 @@ static lt_status judge(lt_session *s, const lti_latent *z, int32_t first, int32_
     *dirty = true;
     w->now.action = LT_DRIFT_REPLAYED;
     s->report.drift_replayed++;
-    take_fields(w, z, first, s->pushed == 0, &finite);
+    take_fields(w, z, first, s->pushed == 0);
     return LT_OK;
 }
 
@@ -301,11 +306,7 @@ bool lti_watch_forgives(const lt_session *s, lt_status st)
 /* What the newest vector means for the latent's reference. */
 static void turn_reference(lti_watch *w)
 {
-    if (w->j.drift.use == LTI_DRIFT_FIRST) {
-        w->past = w->ref;
-        memset(&w->ref, 0, sizeof w->ref);
-    }
-    if (w->j.drift.use == LTI_DRIFT_BACK) w->ref = w->past;
+    if (w->j.drift.use == LTI_DRIFT_FIRST) memset(&w->ref, 0, sizeof w->ref);
     if (w->gather.parts && (w->j.drift.use == LTI_DRIFT_FIRST || w->j.drift.use == LTI_DRIFT_MORE))
         lti_field_add(&w->ref, &w->gather, w->channels);
     memset(&w->gather, 0, sizeof w->gather);
@@ -349,7 +350,8 @@ static int flags_of(const lt_session *s)
     const int32_t first = s->extend ? s->extend->frames : 0; /* given to this segment */
     int flags = 0;
     if (s->used == first + 1 && w->part > 1) flags |= LTI_DRIFT_SEAM;
-    if (s->used == drawn_frames(s) && w->part > 1) flags |= LTI_DRIFT_END;
+    if ((s->used == drawn_frames(s) && w->part > 1) || s->pushed == s->frames)
+        flags |= LTI_DRIFT_END;
     return flags;
 }
 
@@ -444,7 +446,7 @@ lt_status lti_watch_state(lt_session *s, lti_state *io)
     LT_TRY(judge_state(s, &w->then, io));
     LT_TRY(lti_state_int32(io, "parts", &w->parts, 0, most / w->part + 1));
     LT_TRY(lti_state_int32(io, "parts shown", &w->gathered, 0, w->parts));
-    lti_field *const f[] = {&w->ref, &w->past, &w->gather};
+    lti_field *const f[] = {&w->ref, &w->gather};
     for (size_t i = 0; i < LT_COUNT(f); i++)
         LT_TRY(lti_field_state(f[i], w->channels, io));
     for (int32_t i = 0; i < w->parts; i++)

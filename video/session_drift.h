@@ -33,7 +33,7 @@ typedef struct lti_watch {
     lti_field *field; /* [parts] of it as it is shown */
     int32_t parts, gathered;
     /* the shot */
-    lti_field ref, past, gather;
+    lti_field ref, gather;
     lt_renditions renditions;
     bool renditions_known;
     lt_drift_vector now; /* what the block's judge has to say */
