@@ -100,19 +100,30 @@ memory_sanitized() {
     LONGTAKE_ISA=portable run_tests build-msan -R "^($(echo $targets | tr ' ' '|'))\$"
 }
 
+# A few cases of every operation, for runs that are a hundred times slower.
+some_cases='linear_bf16_f32_29x linear_f32_f32_13x conv_time_bf16_f32 attention_f32_1x attention_f32_relative norm_layer_f32_uniform
+    qknorm_f32_bf16_uniform_rope stats_uniform lincomb_3 patch_to_bf16 rgb8 latent_image tilemean tilescore merge fft2'
+
+# Threads: the pool serves every operation alike, so a few cases of each do; what runs from outside is left to the plain run.
+raced() {
+    local case
+    for case in $some_cases; do
+        build-tsan/tests/checkkernels --threads 3 "$case" || return 1
+    done
+    run_tests build-tsan -E '^(checkkernels.*|parity|e2e_(batch|blocks|drift|extend|jobs|page|places|sparse))$'
+}
+
 # Kernels on processors that this machine is not, where they choose their set by themselves: one without AVX-512, one without AVX2.
-# A few cases of every operation: emulation is a hundred times slower.
 emulated() {
     local cpu isa cases
-    while read cpu isa cases; do # without -r: lines go on behind a backslash
-        for case in $cases; do
+    while read -r cpu isa cases; do
+        for case in ${cases:-$some_cases}; do
             echo "$cpu $case"
             qemu-x86_64 -cpu "$cpu" build/tests/checkkernels --isa auto --threads 2 "$case" 2>&1 |
                 grep -v 'warning: TCG' | tee /dev/stderr | grep -q "^isa $isa .* [1-9][0-9]* cases, 0 failed" || return 1
         done
     done <<'CASES'
-Haswell avx2 linear_bf16_f32_29x linear_f32_f32_13x conv_time_bf16_f32 attention_f32_1x attention_f32_relative norm_layer_f32_uniform \
-    qknorm_f32_bf16_uniform_rope stats_uniform lincomb_3 patch_to_bf16 rgb8 latent_image tilemean tilescore merge
+Haswell avx2
 Nehalem portable linear_bf16_f32_29x attention_f32_1x rgb8 tilescore
 CASES
 }
@@ -139,14 +150,14 @@ fi
 if [ "$quick" != --quick ]; then
     step format formatted
     # From outside, sanitizers see little that the unit tests did not: what takes minutes is left to the plain run.
-    step build-asan build asan && step test-asan run_tests build-asan -E '^e2e_(sparse|page)$'
+    step build-asan build asan && step test-asan run_tests build-asan -E '^e2e_(batch|sparse|page)$'
     # clang with its warnings, and the fuzz targets, are one build
     if step build-fuzz-clang build fuzz; then
         for target in "$PWD"/build-fuzz/tests/fuzz_*; do
             [ -x "$target" ] && step "$(basename "$target")" fuzz_smoke "$target"
         done
     fi
-    step build-tsan build tsan && step test-tsan run_tests build-tsan -E '^e2e_(batch|blocks|extend|page|places|sparse)$'
+    step build-tsan build tsan && step test-tsan raced
     step test-msan memory_sanitized
 fi
 echo "$((SECONDS - begun)) s"
