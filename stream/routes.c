@@ -178,6 +178,7 @@ static const lti_route routes[] = {
     {LTI_GET | LTI_HEAD, "/", get_page, true, 0},
     {LTI_GET | LTI_HEAD, "/index.html", get_page, true, 0},
     {LTI_GET | LTI_HEAD, "/app.js", get_page, true, 0},
+    {LTI_GET | LTI_HEAD, "/jobs.js", get_page, true, 0},
     {LTI_GET | LTI_HEAD, "/player.js", get_page, true, 0},
     {LTI_GET | LTI_HEAD, "/plots.js", get_page, true, 0},
     {LTI_GET | LTI_HEAD, "/style.css", get_page, true, 0},

@@ -47,8 +47,10 @@ async def main():
     url = "http://127.0.0.1:%d/" % server.port
     try:
         server.wait_ready()
+        server.request("POST", "/v1/videos", '{"prompt": "made on request", "num_frames": 5, "mode": "ar"}', {"Content-Type": "application/json"})
         async with Page(chromium, url) as page:
             await page.until("longtake.welcome")
+            check(await page.until("document.querySelector('#jobs button:enabled')?.textContent") == "readymade on request", "the page lists what was made on request")
             await shot(page, "idle")
             await plays(page, "webcodecs")
             await shot(page, "playing")

@@ -252,7 +252,7 @@ def raw(server, data, seconds=20):
 def requests(server):
     status, headers, body = server.request("GET", "/", headers={"X-Request-Id": "abc-1"})
     check(status == 200 and b"<title>Longtake" in body and headers["x-request-id"] == "abc-1" and "default-src 'none'" in headers["content-security-policy"], "page")
-    for name in ("/app.js", "/player.js", "/plots.js", "/style.css", "/icon.svg"):
+    for name in ("/app.js", "/jobs.js", "/player.js", "/plots.js", "/style.css", "/icon.svg"):
         check(server.get(name)[0] == 200, name)
     check(server.request("HEAD", "/healthz")[2] == b"" and server.get("/healthz")[0] == 200, "healthz")
     for method, where, headers, want in (("GET", "/nothing", {}, 404), ("DELETE", "/healthz", {}, 405), ("POST", "/healthz", {}, 405),

@@ -1,0 +1,48 @@
+// jobs.js: the videos of /v1/videos: what there is, how far it has come, and the file.
+const list = document.getElementById("jobs"), card = list.closest("section");
+const WORDS = { queued: "waits", in_progress: "", completed: "ready", failed: "failed" };
+let timer = 0;
+
+const headers = () => {
+  const token = sessionStorage.getItem("longtake-token");
+  return token ? { Authorization: "Bearer " + token } : {};
+};
+
+async function save(job) {
+  const reply = await fetch(`/v1/videos/${job.id}/content`, { headers: headers() });
+  if (!reply.ok) return;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await reply.blob());
+  link.download = job.id + ".mp4";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
+function line(job) {
+  const item = document.createElement("li"), button = document.createElement("button"), how = document.createElement("span"), what = document.createElement("span");
+  how.className = "soon";
+  how.textContent = job.status === "in_progress" ? job.progress + " %" : job.status === "queued" && job.queue_position >= 0 ? "waits, " + (job.queue_position + 1) : WORDS[job.status];
+  what.textContent = job.prompt;
+  button.type = "button";
+  button.disabled = job.status !== "completed";
+  button.title = job.error ? job.error.message : job.status === "completed" ? "Download MP4" : "";
+  button.append(how, what);
+  button.onclick = () => save(job);
+  item.append(button);
+  return item;
+}
+
+// Asked again only while something is under way and somebody is looking.
+async function look() {
+  clearTimeout(timer);
+  if (document.hidden) return;
+  const reply = await fetch("/v1/videos?limit=20", { headers: headers() }).catch(() => null);
+  const jobs = reply && reply.ok ? (await reply.json()).data : [];
+  list.replaceChildren(...jobs.map(line));
+  card.hidden = !jobs.length;
+  if (jobs.some((j) => j.status === "queued" || j.status === "in_progress")) timer = setTimeout(look, 2000);
+}
+
+document.addEventListener("visibilitychange", look);
+addEventListener("focus", look);
+look();
