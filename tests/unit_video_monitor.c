@@ -284,11 +284,23 @@ static void kept_frames_are_changed(void **state)
 static void faults_as_text(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "rain",        "exposure=",       "exposure=99",    "black=1",
-        "nan,at=-1",   "nan,for=x",       "nan,",           "+nan",
-        "nan+",        "exposure=1e",     "blur=0.1,on=3",  "gain=nan",
-        "nan,at=1,at", "exposure=0.1@10", "freeze,at=1e99", ","};
+    static const char *const bad[] = {"rain",
+                                      "exposure=",
+                                      "exposure=99",
+                                      "black=1",
+                                      "nan,at=-1",
+                                      "nan,for=x",
+                                      "nan,",
+                                      "+nan",
+                                      "nan+",
+                                      "exposure=1e",
+                                      "blur=0.1,on=3",
+                                      "gain=nan",
+                                      "nan,at=1,at",
+                                      "nan,into=frames",
+                                      "exposure=0.1@10",
+                                      "freeze,at=1e99",
+                                      ","};
     world w;
     lti_faults f;
     open_world(&w, "cpu", 1, LT_F32);
@@ -325,7 +337,7 @@ static void what_faults_do(void **state)
         z[i] = (float)(i % 7);
     for (int i = 0; i < C * N; i++)
         before[i] = -1;
-    lti_faults f = {.fault = {{LTI_FAULT_EXPOSURE, 1, 2, HUGE_VAL}},
+    lti_faults f = {.fault = {{LTI_FAULT_EXPOSURE, 1, 2, HUGE_VAL, false}},
                     .count = 1,
                     .light = light,
                     .black = black};
@@ -333,7 +345,7 @@ static void what_faults_do(void **state)
     assert_true(lti_faults_apply(&f, z, &shape, 1, 2, 0.5, before, false));
     assert_true(z[0] == 0 && fabsf(z[N] - (float)(N % 7) - 0.05f) < 1e-5f);
     assert_true(fabsf(z[F * N + N] - (float)((F * N + N) % 7) + 0.1f) < 1e-5f);
-    f.fault[0] = (lti_fault){LTI_FAULT_FREEZE, 0, 2, 0};
+    f.fault[0] = (lti_fault){LTI_FAULT_FREEZE, 0, 2, 0, false};
     assert_true(lti_faults_apply(&f, z, &shape, 1, 1.75, 0.5, before, false));
     assert_true(z[0] == 0 && z[N] == -1 && z[F * N - 1] == -1);
     f.fault[0].kind = LTI_FAULT_BLACK;
@@ -342,10 +354,10 @@ static void what_faults_do(void **state)
     assert_false(lti_faults_apply(&f, z, &shape, 0, 3, 0.5, NULL, false)); /* over */
     for (int i = 0; i < C * F * N; i++)
         z[i] = i % 2 ? 1.0f : -1.0f;
-    f.fault[0] = (lti_fault){LTI_FAULT_GAIN, 2, 0, HUGE_VAL};
+    f.fault[0] = (lti_fault){LTI_FAULT_GAIN, 2, 0, HUGE_VAL, false};
     assert_true(lti_faults_apply(&f, z, &shape, 0, 0, 0.5, NULL, false));
     assert_true(fabsf(z[1] - 1.1f) < 1e-6f && fabsf(z[0] + 1.1f) < 1e-6f);
-    f.fault[0] = (lti_fault){LTI_FAULT_BLUR, 1, 0, HUGE_VAL};
+    f.fault[0] = (lti_fault){LTI_FAULT_BLUR, 1, 0, HUGE_VAL, false};
     assert_true(lti_faults_apply(&f, z, &shape, 0, 0, 0.5, NULL, false));
     for (int i = 0; i < C * F * N; i++)
         assert_true(fabsf(z[i]) < 0.4f); /* means of nine of them */

@@ -14,7 +14,7 @@ static const double cut_ratio = 4;    /* ... and so many times the usual: a cut 
 static const double back_distance =
     4; /* of a group from a shot that was left: it was a flash, or next to nothing */
 static const double back_seconds = 4;   /* after a cut, at most */
-static const double settle_seconds = 1; /* of a reference */
+static const double settle_seconds = 3; /* of a reference */
 static const double tolerant_seconds = 10;
 static const double still_seconds = 3;
 static const double strange_distance = 6; /* Delta E of the typical tile, not all one way ... */
@@ -65,6 +65,14 @@ static void add_tiles(lti_tiles sum, lti_tiles tile, float weight)
     for (int t = 0; t < LTI_TILES; t++)
         for (int c = 0; c < 3; c++)
             sum[t][c] += weight * tile[t][c];
+}
+
+/* Drift is slow and what is drawn is not: a mean over a few groups shows it sooner. */
+static void blend_tiles(lti_tiles slow, lti_tiles now, float part)
+{
+    for (int t = 0; t < LTI_TILES; t++)
+        for (int c = 0; c < 3; c++)
+            slow[t][c] += part * (now[t][c] - slow[t][c]);
 }
 
 /* Delta E of the median tile of a less b. */
@@ -208,6 +216,7 @@ static void leave_shot(lti_drift *d, bool cut)
     d->over = 0;
     d->active = false;
     d->acting = 0;
+    if (cut) d->gain = 0;
     d->recached = d->stand_down = false;
     d->still_shot = d->strange = 0;
 }
@@ -266,6 +275,7 @@ static void turn_phase(lti_drift *d, lti_tiles mean, const lt_picture *p, bool c
     d->quiet++;
     if (d->phase == LTI_DRIFT_SETTLING && comes_back(d, mean)) {
         d->phase = LTI_DRIFT_STEADY;
+        memcpy(d->smooth, mean, sizeof d->smooth);
     } else if (d->phase == LTI_DRIFT_SETTLING && d->quiet >= 2) {
         d->phase = LTI_DRIFT_TAKING;
         d->shot = (lti_shot){0};
@@ -276,8 +286,10 @@ static void turn_phase(lti_drift *d, lti_tiles mean, const lt_picture *p, bool c
     }
     if (d->phase != LTI_DRIFT_TAKING) return;
     take(d, mean, p);
-    if (d->shot.groups >= 2 && d->shot.groups * group_seconds(d) >= settle_seconds)
+    if (d->shot.groups >= 2 && d->shot.groups * group_seconds(d) >= settle_seconds) {
         d->phase = LTI_DRIFT_STEADY;
+        memcpy(d->smooth, d->shot.tile, sizeof d->smooth);
+    }
 }
 
 /* ---- levels ---- */
@@ -399,9 +411,10 @@ static void end_group(lti_drift *d, lt_drift_vector *v)
     v->shot = d->shots;
     v->settled = d->phase == LTI_DRIFT_STEADY;
     v->flicker = lt_flicker(d->luma, d->lumas, d->group);
-    if (v->settled && d->use != LTI_DRIFT_MORE)
-        compare(d, v, mean);
-    else if (!v->settled)
+    if (v->settled && d->use != LTI_DRIFT_MORE) {
+        blend_tiles(d->smooth, mean, 0.4f);
+        compare(d, v, d->smooth);
+    } else if (!v->settled)
         v->kind = LT_DRIFT_CHANGE;
     if (v->picture.black || v->picture.blown) {
         v->kind = LT_DRIFT_BLACK;
@@ -490,34 +503,34 @@ static double limit(double x, double low, double high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Off below 0.6 of the level at which it begins: it neither comes and goes nor follows noise. */
+/* It goes on until nothing is to be taken off any more: it neither comes and goes nor follows noise. */
 static void turn_active(lti_drift *d, const lt_drift_vector *v)
 {
     if (!d->active && d->over >= 2) {
         d->active = true;
         d->acting = 0;
         d->level_begun = v->level;
-    } else if (d->active && v->level < 0.6) {
+    } else if (d->active && d->gain <= 0 && v->level < 0.6) {
         d->active = false;
         d->recached = false;
     }
 }
 
+/* What is measured is what has been shown, corrections included. So the part that is taken off rises as long as that is still off, and
+ * falls when it is not: a model that carries a correction on needs it for a moment, one that comes back to its own light needs it for
+ * as long as it does. The longer a block, the larger the step. */
 double lti_drift_decide(lti_drift *d, const lt_drift_vector *v, double seconds)
 {
-    /* the longer a block, the more of the difference must go at once */
-    const double most = limit(1 - pow(0.7, seconds), 0.3, 0.7), step = most / 3;
+    const double most = 0.9, step = limit(0.1 * seconds, 0.1, 0.3);
     d->spent *= exp(-seconds / 60);
-    if (!v->settled) {
-        d->gain = 0;
-        return 0;
-    }
     d->level = v->level;
+    if (!v->settled) {
+        d->gain = limit(d->gain - step, 0, most);
+        return d->gain;
+    }
     turn_active(d, v);
     const bool may = d->active && !d->stand_down && d->spent < budget;
-    const double want = may ? most * limit((v->level - 0.6) / 1.4, 0, 1) : 0;
-    d->gain = limit(want, d->gain - step, d->gain + step);
-    if (!may && d->gain < 0.01) d->gain = 0;
+    d->gain = limit(d->gain + step * (may ? limit(v->level - 0.8, -1, 1) : -1), 0, most);
     if (d->active) d->acting++;
     return d->gain;
 }
@@ -611,6 +624,7 @@ lt_status lti_drift_state(lti_drift *d, lti_state *io)
     LT_TRY(tiles_state(io, d->sum));
     LT_TRY(tiles_state(io, d->last_frame));
     LT_TRY(tiles_state(io, d->moved));
+    LT_TRY(tiles_state(io, d->smooth));
     LT_TRY(picture_state(io, &d->picture_sum));
     LT_TRY(shot_state(io, &d->shot));
     return shot_state(io, &d->past);

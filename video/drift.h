@@ -36,7 +36,6 @@ typedef struct lti_shot {
 typedef struct lti_drift {
     double frame_seconds;
     int32_t group;
-    double gain_most, gain_step; /* of a decision */
     /* the group that is being filled */
     int32_t frames;
     lti_tiles sum;
@@ -70,6 +69,7 @@ typedef struct lti_drift {
     double level, level_begun; /* of the newest vector; when it became active */
     bool recached, stand_down;
     double spent;       /* deviations that the latent was moved by, of the last minute */
+    lti_tiles smooth;   /* of the groups since it is compared with, slow mean */
     int32_t strange;    /* groups in a row that are another picture */
     int32_t still_shot; /* groups in a row with little of the shot's motion */
     double luma[LTI_FLICKER_FRAMES];

@@ -16,11 +16,11 @@ static const struct {
 
 const char *lt_inject_help(void)
 {
-    return "KIND[=AMOUNT][,at=SECONDS][,for=SECONDS], several with + between: exposure (EV in 10 "
-           "s), "
-           "colour (Delta E in 10 s), gain (of contrast, a part in 10 s), blur, sharpen (parts, "
-           "every "
-           "block), freeze, black, nan, slot (a kept frame becomes noise; mode ar)";
+    return "KIND[=AMOUNT][,at=SECONDS][,for=SECONDS][,into=context|frames], several with + "
+           "between: "
+           "exposure (EV in 10 s), colour (Delta E in 10 s), gain (of contrast, a part in 10 s), "
+           "blur, sharpen (parts, every block), freeze, black, nan, slot (a kept frame becomes "
+           "noise; mode ar)";
 }
 
 /* ---- text ---- */
@@ -54,6 +54,11 @@ static bool set_word(lti_fault *f, bool first, const char *word, size_t len)
 {
     if (first) return set_kind(f, word, len);
     if (len > 3 && !memcmp(word, "at=", 3)) return number(word + 3, len - 3, 0, 1e6, &f->at);
+    if (len == 11 && !memcmp(word, "into=frames", len)) {
+        f->frames = true;
+        return f->kind <= LTI_FAULT_GAIN;
+    }
+    if (len == 12 && !memcmp(word, "into=context", len)) return true;
     return len > 4 && !memcmp(word, "for=", 4) && number(word + 4, len - 4, 0, 1e6, &f->length);
 }
 
@@ -232,7 +237,8 @@ bool lti_faults_apply(const lti_faults *f, float *z, const lti_latent *shape, in
     bool changed = false;
     for (int32_t i = 0; i < f->count; i++) {
         const lti_fault *a = &f->fault[i];
-        const float part = (float)(a->amount * length / 10);
+        const double since = fmin(seconds + length - a->at, a->length);
+        const float part = (float)(a->amount * (a->frames ? since : length) / 10);
         if (!strikes(a, seconds, length)) continue;
         if (a->kind == LTI_FAULT_EXPOSURE) add(z, shape, first, f->light, part);
         if (a->kind == LTI_FAULT_COLOUR) add(z, shape, first, f->red, part);

@@ -26,6 +26,7 @@ typedef struct lti_fault {
     lti_fault_kind kind;
     double amount;
     double at, length; /* seconds */
+    bool frames;       /* exposure, colour, gain: grows with time, whatever the model makes of it */
 } lti_fault;
 
 enum { LTI_MAX_FAULTS = 8 };

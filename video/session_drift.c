@@ -198,7 +198,8 @@ static bool correct_parts(lt_session *s, const lti_latent *z, int32_t first)
         at += n;
     }
     if (gain <= 0) lti_shift_none(&w->j.shift);
-    w->j.drift.spent += moved_most;
+    w->j.drift.spent += fabs(moved_most - w->j.moved); /* what stays as it is costs nothing */
+    w->j.moved = moved_most;
     w->now.gain = gain;
     return gain > 0 && moved_most > 0;
 }
@@ -428,6 +429,7 @@ static lt_status judge_state(lt_session *s, lti_judge *j, lti_state *io)
     LT_TRY(lti_drift_state(&j->drift, io));
     LT_TRY(lti_field_state(&j->before, channels, io));
     LT_TRY(lti_shift_state(&j->shift, channels, io));
+    LT_TRY(lti_state_real(io, "moved", &j->moved, 0, 1e9));
     LT_TRY(lti_state_bool(io, "broken before", &j->broken_before));
     LT_TRY(lti_state_bool(io, "there is a good frame", &j->has_good));
     if (!j->has_good) return LT_OK;

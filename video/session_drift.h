@@ -16,6 +16,7 @@ struct lt_session;
 typedef struct lti_judge {
     lti_drift drift;
     lti_shift shift;  /* at the end of the block */
+    double moved;     /* by it, in deviations of the reference */
     lti_field before; /* of the block */
     float *good;      /* its last frame, [channels, h * w] */
     bool has_good;
