@@ -19,6 +19,10 @@ LT_MUST_USE lt_status lti_bench_quality(lt_ctx *ctx, const lti_settings *set,
 LT_MUST_USE lt_status lti_quality_page(lt_ctx *ctx, const char *path, const json_t *all,
                                        const char *dir);
 
+/* bench_drift.c, bench_drift_report.c */
+LT_MUST_USE lt_status lti_bench_drift(lt_ctx *ctx, const lti_settings *set,
+                                      lti_interrupt *interrupt);
+
 /* bench_metrics.c: PSNR of the mean squared error of all numbers; SSIM (11 x 11 Gaussian, each channel) meaned over frames and channels,
  * false when a side is under 11; flicker: mean distance of a number from the mean of the frames before and after, in levels of 255. */
 enum { LTI_PSNR_SAME = 100 };

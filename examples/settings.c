@@ -34,12 +34,12 @@ static const lti_option rows[] = {
      "picture size (default: the model's)"},
     {"num-frames", LTI_INT, VIDEO | LTI_SPEED, AT(num_frames), "N", 1, 100000,
      "4k+1 frames (default: the model's)"},
-    {"seconds", LTI_REAL, VIDEO, AT(seconds), "S", 0.01, 3600,
+    {"seconds", LTI_REAL, VIDEO | LTI_SPEED, AT(seconds), "S", 0.01, 3600,
      "length instead of --num-frames: the nearest 4k+1 frames,\nwhich are stated"},
     {"fps", LTI_INT, VIDEO, AT(fps), "N", 1, 240, "frames a second (default: the model's)"},
     {"num-inference-steps", LTI_INT, VIDEO | LTI_SPEED, AT(num_inference_steps), "N", 1, 1000,
      "denoising steps (default: the model's)"},
-    {"guidance-scale", LTI_REAL, VIDEO, AT(guidance_scale), "G", 0, 100,
+    {"guidance-scale", LTI_REAL, VIDEO | LTI_SPEED, AT(guidance_scale), "G", 0, 100,
      "how strictly the prompt is followed; 1 or less: no guidance,\nhalf the work"},
     {"flow-shift", LTI_REAL, VIDEO, AT(flow_shift), "S", 0.01, 100, "shift of the noise schedule"},
     {"sampler", LTI_CHOICE, VIDEO, AT(sampler), "euler|unipc|dpm++|renoise", 0, 0,
@@ -69,7 +69,7 @@ static const lti_option rows[] = {
     {"drift", LTI_CHOICE, VIDEO, AT(drift), "off|watch|correct", 0, 0,
      "mode ar and extend: measure light, colour and sharpness against\nthe beginning of each shot "
      "(watch: nothing is changed), and\nbring them back a little with each block (default off)"},
-    {"inject", LTI_TEXT, VIDEO, AT(inject), "FAULT", 0, 0,
+    {"inject", LTI_TEXT, VIDEO | LTI_SPEED, AT(inject), "FAULT", 0, 0,
      "to test that: KIND[=AMOUNT][,at=S][,for=S], joined by +:\nexposure (EV in 10 s), colour "
      "(Delta E in 10 s), gain, blur,\nsharpen, freeze, black, nan, slot"},
     {"prompt-file", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(prompt_file), "FILE", 0, 0,

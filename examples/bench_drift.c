@@ -1,0 +1,355 @@
+/* bench_drift.c: long videos with the monitor off, watching and correcting: what light, colour, sharpness, motion and adherence do over
+ * time. Every rollout is one prompt, one seed, one way of going on; all are cut into windows of five seconds. Watching must give the
+ * same frames as off, which is checked here by a sum of them. */
+#include "examples/bench_drift.h"
+#include "examples/bench.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const lti_drift_scene scenes[] = {
+    {"still",
+     "a red ball stands still on green grass",
+     NULL,
+     {"grass", "red", "ball", NULL, NULL},
+     {0},
+     true},
+    {"moving",
+     "a blue square moves right in front of a plain grey wall",
+     NULL,
+     {"plain", "blue", "square", NULL, NULL},
+     {0},
+     true},
+    {"darkens",
+     "an orange triangle grows over a checkered floor while the sky darkens",
+     NULL,
+     {"checker", "orange", "triangle", NULL, NULL},
+     {0},
+     false},
+    {"switch",
+     "a red ball bounces on green grass",
+     "a yellow star spins at night",
+     {"grass", "red", "ball", NULL, NULL},
+     {"night", "yellow", "star", NULL, NULL},
+     false}};
+static const char *const modes[] = {"off", "watch", "correct"};
+static const char default_ways[] = "ar extend extend:naive";
+
+typedef struct bench {
+    lt_ctx *ctx;
+    const lti_settings *set;
+    lt_dev *dev;
+    lt_model *model;
+    lt_model_info info;
+    lti_interrupt *interrupt;
+    lti_progress shown;
+    double seconds;
+    bool checked; /* frames are of the size that the checker knows */
+    const char *dir;
+    lti_rollouts all;
+    FILE *log; /* where lines go: standard output */
+} bench;
+
+/* ---- one rollout ---- */
+
+typedef struct taker {
+    bench *b;
+    lti_drift_rollout *r;
+    lt_measure *measure;
+    int32_t width, height, fps, frames; /* frames: of the video */
+    int32_t window;                     /* frames of a window */
+    uint8_t *clip;                      /* of the present window */
+    int32_t taken;
+    uint8_t *strip;
+    double sum[LTI_DRIFT_NUMBERS];
+} taker;
+
+static void add_numbers(double sum[LTI_DRIFT_NUMBERS], const lt_picture *p)
+{
+    const double v[LTI_DRIFT_NUMBERS] = {p->exposure,   p->lightness, p->a,         p->b,
+                                         p->saturation, p->contrast,  p->sharpness, p->motion};
+    for (int i = 0; i < LTI_DRIFT_NUMBERS; i++)
+        sum[i] += v[i];
+}
+
+static lt_status end_window(taker *t)
+{
+    lti_drift_rollout *r = t->r;
+    lti_drift_window *more = realloc(r->window, ((size_t)r->windows + 1) * sizeof *more);
+    if (!more) return lti_fail(t->b->ctx, LT_ERR_MEM, "no memory for a window");
+    r->window = more;
+    lti_drift_window *w = &more[r->windows++];
+    for (int i = 0; i < LTI_DRIFT_NUMBERS; i++)
+        w->v[i] = t->sum[i] / t->taken;
+    w->adherence = NAN;
+    if (t->b->checked) {
+        lti_toy got;
+        int asked;
+        const bool later = r->scene->second && r->windows * LTI_DRIFT_WINDOW > t->b->seconds / 2;
+        LT_TRY(lti_toy_read(&got, t->b->ctx, t->clip, t->taken));
+        const int same =
+            lti_toy_agree(&got, later ? &r->scene->want_second : &r->scene->want, &asked);
+        w->adherence = (double)same / asked;
+    }
+    memset(t->sum, 0, sizeof t->sum);
+    t->taken = 0;
+    return LT_OK;
+}
+
+/* Some frames side by side. */
+static void take_strip(taker *t, const uint8_t *rgb, int64_t number)
+{
+    if (!t->strip) return;
+    for (int k = 0; k < LTI_DRIFT_STRIP; k++) {
+        if (number != (int64_t)k * (t->frames - 1) / (LTI_DRIFT_STRIP - 1)) continue;
+        for (int y = 0; y < t->height; y++)
+            memcpy(t->strip + ((size_t)y * LTI_DRIFT_STRIP + (size_t)k) * (size_t)t->width * 3,
+                   rgb + (size_t)y * (size_t)t->width * 3, (size_t)t->width * 3);
+    }
+}
+
+static lt_status take_frames(taker *t, const lt_frames *f)
+{
+    const size_t bytes = (size_t)f->width * (size_t)f->height * 3;
+    for (int32_t i = 0; i < f->count; i++) {
+        lt_picture p;
+        const uint8_t *rgb = f->rgb + (size_t)i * bytes;
+        LT_TRY(lt_measure_frame(t->measure, &p, rgb));
+        if (f->first + i == 0) p.motion = 0;
+        add_numbers(t->sum, &p);
+        lti_hash_add(&t->r->frames_hash, rgb, bytes);
+        take_strip(t, rgb, f->first + i);
+        memcpy(t->clip + (size_t)t->taken++ * bytes, rgb, bytes);
+        t->r->black += p.black;
+        if (t->taken == t->window) LT_TRY(end_window(t));
+    }
+    return LT_OK;
+}
+
+static lt_status pull(taker *t, lt_session *s)
+{
+    lt_frames f;
+    lt_status st;
+    while ((st = lt_session_next(s, &f)) == LT_OK) {
+        LT_TRY(take_frames(t, &f));
+        const lt_drift_vector *v = lt_session_drift(s);
+        if (v && v->first_frame != t->r->last_vector) {
+            t->r->last_vector = v->first_frame;
+            t->r->actions += v->gain > 0 && !t->r->acting;
+            t->r->acting = v->gain > 0;
+            if (t->r->first_action < 0 && v->gain > 0)
+                t->r->first_action = (double)v->first_frame / t->fps;
+            lti_drift_collect(t->r->vectors, s);
+        }
+    }
+    if (st < 0) return st;
+    /* a rest of less than half a window says little */
+    return t->taken * 2 >= t->window ? end_window(t) : LT_OK;
+}
+
+static lt_status run_session(bench *b, taker *t, const lt_session_options *o)
+{
+    lt_session *s;
+    const size_t bytes = (size_t)o->width * (size_t)o->height * 3;
+    t->width = o->width;
+    t->height = o->height;
+    t->fps = o->fps;
+    t->frames = o->num_frames;
+    t->window = LTI_DRIFT_WINDOW * o->fps;
+    t->clip = malloc((size_t)t->window * bytes);
+    t->strip = b->dir ? calloc(bytes, LTI_DRIFT_STRIP) : NULL;
+    if (!t->clip || (b->dir && !t->strip))
+        return lti_fail(b->ctx, LT_ERR_MEM, "no memory for a window of frames");
+    LT_TRY(lt_measure_create(&t->measure, b->dev, o->width, o->height));
+    LT_TRY(lt_session_create(&s, b->model, o));
+    lti_interrupt_watch(b->interrupt, s);
+    const lt_status st = pull(t, s);
+    lti_interrupt_watch(b->interrupt, NULL);
+    lti_progress_clear(&b->shown);
+    lt_session_get_report(s, &t->r->report);
+    lt_session_destroy(&s);
+    return st;
+}
+
+static lt_status fill_options(bench *b, lt_session_options *o, lt_cue *cue,
+                              const lti_drift_rollout *r)
+{
+    const lti_settings *set = b->set;
+    const bool ar = !strcmp(r->way, "ar");
+    *o = lt_session_options_default();
+    o->prompt = r->scene->prompt;
+    o->width = set->size.width;
+    o->height = set->size.height;
+    o->num_inference_steps = set->num_inference_steps;
+    o->guidance_scale = set->guidance_scale;
+    o->fps = b->info.default_fps;
+    o->num_frames =
+        1 + b->info.frame_scale * (int32_t)(b->seconds * o->fps / b->info.frame_scale + 0.5);
+    o->seed = r->seed;
+    o->mode = ar ? LT_MODE_AR : LT_MODE_EXTEND;
+    o->extend = ar || !strchr(r->way, ':') ? NULL : strchr(r->way, ':') + 1;
+    o->drift = (lt_drift_mode)r->mode;
+    o->inject = set->inject;
+    o->cache = ar ? set->cache : NULL;
+    *cue = (lt_cue){.seconds = b->seconds / 2, .prompt = r->scene->second};
+    if (r->scene->second) {
+        o->timeline = cue;
+        o->cues = 1;
+    }
+    o->progress = lti_progress_show;
+    o->progress_user = &b->shown;
+    return lt_session_validate(b->ctx, &b->info, o);
+}
+
+static lt_status write_strip(bench *b, taker *t)
+{
+    char path[4096];
+    if (!b->dir || t->r->seed != 1) return LT_OK;
+    const int n = snprintf(path, sizeof path, "%s/%s", b->dir, t->r->strip);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return lti_fail(b->ctx, LT_ERR_ARG, "--out-dir: the path is too long");
+    return lt_picture_write(b->ctx, path, t->strip, LTI_DRIFT_STRIP * t->width, t->height);
+}
+
+static lt_status roll(bench *b, lti_drift_rollout *r)
+{
+    lt_session_options o;
+    lt_cue cue;
+    taker t = {.b = b, .r = r};
+    lti_hash_begin(&r->frames_hash);
+    r->vectors = json_array();
+    if (!r->vectors) return lti_fail(b->ctx, LT_ERR_MEM, "no memory for a rollout");
+    LT_TRY(fill_options(b, &o, &cue, r));
+    snprintf(r->strip, sizeof r->strip, "strip%03d.png", b->all.count - 1);
+    lt_status s = run_session(b, &t, &o);
+    if (s == LT_OK) s = write_strip(b, &t);
+    lt_measure_destroy(&t.measure);
+    free(t.clip);
+    free(t.strip);
+    return s;
+}
+
+/* ---- all of them ---- */
+
+/* Watching is off, to the bit. */
+static lt_status check_watch(bench *b, const lti_drift_rollout *r)
+{
+    if (r->mode != LT_DRIFT_WATCH) return LT_OK;
+    const lti_drift_rollout *off = r - 1; /* rendered just before */
+    if (off->frames_hash.value == r->frames_hash.value) return LT_OK;
+    return lti_fail(b->ctx, LT_ERR_NUMERIC, "%s, %s, seed %d: watching has changed the video",
+                    r->way, r->scene->name, (int)r->seed);
+}
+
+static void print_rollout(bench *b, const lti_drift_rollout *r)
+{
+    const lti_drift_ends e = lti_drift_ends_of(r);
+    fprintf(b->log,
+            "%-14s %-8s %-8s %4d  %+7.3f %6.2f %+6.2f %+6.2f %5.0f%% %5.0f%% %5.0f%% %4lld %4lld "
+            "%4lld %6.2f%%\n",
+            r->way, r->scene->name, modes[r->mode], (int)r->seed, e.exposure, e.distance,
+            e.saturation, e.sharpness, 100 * e.motion, 100 * e.adherence_first,
+            100 * e.adherence_last, (long long)r->actions, (long long)r->report.drift_redraws,
+            (long long)r->report.alarms, 100 * r->report.drift_seconds / r->report.total_seconds);
+    fflush(b->log);
+}
+
+static lt_status add_rollout(bench *b, const char *way, const lti_drift_scene *scene, int mode,
+                             uint64_t seed)
+{
+    if (b->all.count == LTI_DRIFT_ROLLOUTS)
+        return lti_fail(b->ctx, LT_ERR_ARG, "more than %d rollouts", LTI_DRIFT_ROLLOUTS);
+    lti_drift_rollout *r = &b->all.rollout[b->all.count++];
+    *r = (lti_drift_rollout){
+        .scene = scene, .mode = mode, .seed = seed, .first_action = -1, .last_vector = -1};
+    snprintf(r->way, sizeof r->way, "%s", way);
+    LT_TRY(roll(b, r));
+    LT_TRY(check_watch(b, r));
+    print_rollout(b, r);
+    return LT_OK;
+}
+
+static lt_status run_way(bench *b, const char *way)
+{
+    const bool ar = !strcmp(way, "ar");
+    if (!ar && strncmp(way, "extend", 6) != 0)
+        return lti_fail(b->ctx, LT_ERR_ARG, "--methods: '%.40s' is not ar or extend[:KEYS]", way);
+    for (size_t i = 0; i < LT_COUNT(scenes); i++) {
+        if (scenes[i].second && !ar) continue; /* one prompt for all segments */
+        for (uint64_t seed = 1; seed <= (uint64_t)b->set->seeds; seed++)
+            for (int mode = 0; mode < (int)LT_COUNT(modes); mode++)
+                LT_TRY(add_rollout(b, way, &scenes[i], mode, seed));
+    }
+    return LT_OK;
+}
+
+static lt_status run_all(bench *b)
+{
+    char text[512];
+    const char *list = b->set->methods ? b->set->methods : default_ways;
+    if (strlen(list) >= sizeof text)
+        return lti_fail(b->ctx, LT_ERR_ARG, "--methods: more than %zu bytes", sizeof text - 1);
+    snprintf(text, sizeof text, "%s", list);
+    fprintf(b->log, "%-14s %-8s %-8s %4s  %7s %6s %6s %6s %6s %6s %6s %4s %4s %4s %7s\n", "way",
+            "scene", "drift", "seed", "EV", "dE", "chroma", "sharp", "motion", "first", "last",
+            "act", "again", "alarm", "cost");
+    char *save;
+    for (char *way = strtok_r(text, " ", &save); way; way = strtok_r(NULL, " ", &save))
+        LT_TRY(run_way(b, way));
+    return LT_OK;
+}
+
+static lt_status prepare(bench *b)
+{
+    b->seconds = b->set->seconds > 0 ? b->set->seconds : 120;
+    if (b->seconds < 3 * LTI_DRIFT_WINDOW)
+        return lti_fail(b->ctx, LT_ERR_ARG, "--seconds %g: bench drift needs %d at least",
+                        b->seconds, 3 * LTI_DRIFT_WINDOW);
+    b->dir = b->set->out_dir;
+    const int32_t w = b->set->size.width ? b->set->size.width : b->info.default_width,
+                  h = b->set->size.height ? b->set->size.height : b->info.default_height;
+    b->checked = w == LTI_TOY_SIZE && h == LTI_TOY_SIZE;
+    b->all.rollout = calloc(LTI_DRIFT_ROLLOUTS, sizeof *b->all.rollout);
+    if (!b->all.rollout) return lti_fail(b->ctx, LT_ERR_MEM, "no memory for the rollouts");
+    if (b->dir && mkdir(b->dir, 0777) && errno != EEXIST)
+        return lti_fail(b->ctx, LT_ERR_IO, "--out-dir %s: %s", b->dir, strerror(errno));
+    return LT_OK;
+}
+
+static lt_status run(bench *b, const lt_model_options *options)
+{
+    LT_TRY(lt_model_probe(&b->info, b->ctx, options));
+    LT_TRY(prepare(b));
+    LT_TRY(lt_model_open(&b->model, b->dev, options));
+    lti_progress_begin(&b->shown, b->set->quiet);
+    b->all.model = lti_base_name(options->path);
+    b->all.family = b->info.family;
+    b->all.seconds = b->seconds;
+    b->all.inject = b->set->inject;
+    printf("%s (%s): %g s of each, %d seeds, %s, %d threads; last 10 s less the first\n",
+           b->all.model, b->info.family, b->seconds, b->set->seeds, lt_dev_isa(b->dev),
+           lt_dev_threads(b->dev));
+    LT_TRY(run_all(b));
+    return lti_drift_write(b->ctx, b->set, &b->all);
+}
+
+lt_status lti_bench_drift(lt_ctx *ctx, const lti_settings *set, lti_interrupt *interrupt)
+{
+    lt_model_options options;
+    lti_model_path path;
+    bench b = {.ctx = ctx, .set = set, .interrupt = interrupt, .log = stdout};
+    LT_TRY(lti_model_find(&options, &path, ctx, set));
+    LT_TRY(lti_device_open(&b.dev, ctx, set));
+    const lt_status s = run(&b, &options);
+    for (int i = 0; i < b.all.count; i++) {
+        free(b.all.rollout[i].window);
+        json_decref(b.all.rollout[i].vectors);
+    }
+    free(b.all.rollout);
+    lt_model_close(&b.model);
+    lt_dev_destroy(&b.dev);
+    return s;
+}

@@ -1,0 +1,398 @@
+/* bench_drift_report.c: what bench drift has measured, as JSON, as a table, and as a page with curves and contact sheets. */
+#include "examples/bench_drift.h"
+#include "examples/report_html.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const modes[] = {"off", "watch", "correct"};
+static const char *const numbers[] = {"exposure_ev", "lightness", "a",         "b",
+                                      "chroma",      "contrast",  "sharpness", "motion"};
+
+/* ---- figures ---- */
+
+static double mean_of(const lti_drift_rollout *r, int which, int32_t first, int32_t n)
+{
+    double sum = 0;
+    for (int32_t i = first; i < first + n; i++)
+        sum += which < 0 ? r->window[i].adherence : r->window[i].v[which];
+    return n ? sum / n : 0;
+}
+
+static double log_ratio(double a, double b, bool two)
+{
+    if (!(a > 1e-6) || !(b > 1e-6)) return 0;
+    return two ? log2(b / a) : log(b / a);
+}
+
+lti_drift_ends lti_drift_ends_of(const lti_drift_rollout *r)
+{
+    const int32_t n = r->windows >= 6 ? 2 : 1, m = r->windows >= 12 ? 6 : (r->windows + 1) / 2;
+    double a[LTI_DRIFT_NUMBERS], b[LTI_DRIFT_NUMBERS];
+    if (!r->windows) return (lti_drift_ends){0};
+    for (int i = 0; i < LTI_DRIFT_NUMBERS; i++) {
+        a[i] = mean_of(r, i, 0, n);
+        b[i] = mean_of(r, i, r->windows - n, n);
+    }
+    const double l = b[LTI_DRIFT_L] - a[LTI_DRIFT_L], u = b[LTI_DRIFT_A] - a[LTI_DRIFT_A],
+                 v = b[LTI_DRIFT_B] - a[LTI_DRIFT_B];
+    return (lti_drift_ends){
+        .exposure = b[LTI_DRIFT_EV] - a[LTI_DRIFT_EV],
+        .distance = sqrt(l * l + u * u + v * v),
+        .saturation = b[LTI_DRIFT_CHROMA] - a[LTI_DRIFT_CHROMA],
+        .contrast = log_ratio(a[LTI_DRIFT_SPREAD], b[LTI_DRIFT_SPREAD], false),
+        .sharpness = log_ratio(a[LTI_DRIFT_SHARP], b[LTI_DRIFT_SHARP], true),
+        .motion = a[LTI_DRIFT_MOVES] > 1e-6 ? b[LTI_DRIFT_MOVES] / a[LTI_DRIFT_MOVES] : 1,
+        .adherence_first = mean_of(r, -1, 0, m),
+        .adherence_last = mean_of(r, -1, r->windows - m, m)};
+}
+
+static json_t *real_or_null(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *ends_json(const lti_drift_ends *e)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "exposure_ev", e->exposure,
+                     "delta_e", e->distance, "chroma", e->saturation, "contrast_ln", e->contrast,
+                     "sharpness_log2", e->sharpness, "motion_ratio", e->motion, "adherence_first",
+                     real_or_null(e->adherence_first), "adherence_last",
+                     real_or_null(e->adherence_last));
+}
+
+static json_t *windows_json(const lti_drift_rollout *r)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < r->windows; i++) {
+        json_t *w = json_pack("{s:i}", "second", i * LTI_DRIFT_WINDOW);
+        for (int k = 0; k < LTI_DRIFT_NUMBERS; k++)
+            json_object_set_new(w, numbers[k], json_real(r->window[i].v[k]));
+        json_object_set_new(w, "adherence", real_or_null(r->window[i].adherence));
+        json_array_append_new(list, w);
+    }
+    return list;
+}
+
+static json_t *rollout_json(const lti_drift_rollout *r)
+{
+    const lti_drift_ends e = lti_drift_ends_of(r);
+    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:o, s:I, s:f, s:I, s:o, s:f, s:O}", "way", r->way,
+                     "scene", r->scene->name, "drift", modes[r->mode], "seed", (json_int_t)r->seed,
+                     "change", ends_json(&e), "windows", windows_json(r), "actions",
+                     (json_int_t)r->actions, "first_action_seconds", r->first_action,
+                     "black_frames", (json_int_t)r->black, "monitor", lti_drift_summary(&r->report),
+                     "total_seconds", r->report.total_seconds, "vectors", r->vectors);
+}
+
+/* ---- a class: one way, one mode, over scenes and seeds ---- */
+
+typedef struct spread {
+    double mean, sd, most;
+    int n;
+} spread;
+
+static void spread_add(spread *s, double v)
+{
+    if (!isfinite(v)) return;
+    s->n++;
+    const double d = v - s->mean;
+    s->mean += d / s->n;
+    s->sd += d * (v - s->mean); /* sum of squares until spread_end */
+    if (fabs(v) > s->most) s->most = fabs(v);
+}
+
+static void spread_end(spread *s)
+{
+    s->sd = s->n > 1 ? sqrt(s->sd / (s->n - 1)) : 0;
+}
+
+typedef struct class_row {
+    spread exposure, distance, saturation, sharpness, motion, first, last, actions, alarms, cost,
+        seconds;
+} class_row;
+
+static class_row class_of(const lti_rollouts *all, const char *way, const char *scene, int mode)
+{
+    class_row c = {0};
+    for (int i = 0; i < all->count; i++) {
+        const lti_drift_rollout *r = &all->rollout[i];
+        if (r->mode != mode || strcmp(r->way, way) || strcmp(r->scene->name, scene)) continue;
+        const lti_drift_ends e = lti_drift_ends_of(r);
+        spread_add(&c.exposure, fabs(e.exposure));
+        spread_add(&c.distance, e.distance);
+        spread_add(&c.saturation, e.saturation);
+        spread_add(&c.sharpness, e.sharpness);
+        spread_add(&c.motion, e.motion);
+        spread_add(&c.first, e.adherence_first);
+        spread_add(&c.last, e.adherence_last);
+        spread_add(&c.actions, (double)r->actions);
+        spread_add(&c.alarms, (double)r->report.alarms);
+        spread_add(&c.cost, r->report.drift_seconds / r->report.total_seconds);
+        spread_add(&c.seconds, r->report.total_seconds);
+    }
+    spread *const v[] = {&c.exposure, &c.distance, &c.saturation, &c.sharpness, &c.motion, &c.first,
+                         &c.last,     &c.actions,  &c.alarms,     &c.cost,      &c.seconds};
+    for (size_t i = 0; i < LT_COUNT(v); i++)
+        spread_end(v[i]);
+    return c;
+}
+
+/* Calls back for every way and scene there is, in order. */
+static bool first_of(const lti_rollouts *all, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (!strcmp(all->rollout[k].way, all->rollout[i].way) &&
+            all->rollout[k].scene == all->rollout[i].scene)
+            return false;
+    return true;
+}
+
+static bool first_way(const lti_rollouts *all, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (!strcmp(all->rollout[k].way, all->rollout[i].way)) return false;
+    return true;
+}
+
+static void put_spread(FILE *f, const spread *s, int digits, double scale)
+{
+    if (!s->n)
+        fputs("<td>", f);
+    else
+        fprintf(f, "<td>%.*f &plusmn; %.*f", digits, scale * s->mean, digits, scale * s->sd);
+}
+
+static void put_table(FILE *f, const lti_rollouts *all)
+{
+    fputs("<table><tr><th>way<th>scene<th>drift<th>|EV|<th>Delta E<th>chroma<th>sharpness "
+          "log2<th>motion %<th>adherence first %<th>last %<th>actions<th>alarms<th>cost "
+          "%<th>seconds</tr>\n",
+          f);
+    for (int i = 0; i < all->count; i++) {
+        const lti_drift_rollout *r = &all->rollout[i];
+        if (!first_of(all, i)) continue;
+        for (int mode = 0; mode < (int)LT_COUNT(modes); mode++) {
+            const class_row c = class_of(all, r->way, r->scene->name, mode);
+            fputs("<tr><td><code>", f);
+            lti_html_text(f, r->way);
+            fprintf(f, "</code><td>%s<td>%s", r->scene->name, modes[mode]);
+            put_spread(f, &c.exposure, 3, 1);
+            put_spread(f, &c.distance, 2, 1);
+            put_spread(f, &c.saturation, 2, 1);
+            put_spread(f, &c.sharpness, 2, 1);
+            put_spread(f, &c.motion, 0, 100);
+            put_spread(f, &c.first, 0, 100);
+            put_spread(f, &c.last, 0, 100);
+            put_spread(f, &c.actions, 1, 1);
+            put_spread(f, &c.alarms, 1, 1);
+            put_spread(f, &c.cost, 2, 100);
+            put_spread(f, &c.seconds, 1, 1);
+            fputs("</tr>\n", f);
+        }
+    }
+    fputs("</table>\n", f);
+}
+
+/* ---- curves ---- */
+
+enum { MAX_WINDOWS = 720 };
+
+typedef struct curve {
+    double x[MAX_WINDOWS], y[MAX_WINDOWS], error[MAX_WINDOWS];
+    int32_t n;
+} curve;
+
+/* What is drawn: differences to the rollout's own first window where the level does not matter. */
+static double drawn(const lti_drift_rollout *r, int which, int32_t i)
+{
+    const lti_drift_window *w = &r->window[i], *o = &r->window[0];
+    if (which < 0) return w->adherence;
+    if (which == LTI_DRIFT_L) { /* stands for the distance in colour */
+        const double l = w->v[LTI_DRIFT_L] - o->v[LTI_DRIFT_L],
+                     a = w->v[LTI_DRIFT_A] - o->v[LTI_DRIFT_A],
+                     b = w->v[LTI_DRIFT_B] - o->v[LTI_DRIFT_B];
+        return sqrt(l * l + a * a + b * b);
+    }
+    if (which == LTI_DRIFT_SHARP) return log_ratio(o->v[which], w->v[which], true);
+    if (which == LTI_DRIFT_MOVES) return o->v[which] > 1e-6 ? w->v[which] / o->v[which] : 1;
+    if (which == LTI_DRIFT_SPREAD) return log_ratio(o->v[which], w->v[which], false);
+    return w->v[which] - o->v[which];
+}
+
+static void make_curve(curve *c, const lti_rollouts *all, const char *way, const char *scene,
+                       int mode, int which)
+{
+    c->n = 0;
+    for (int32_t i = 0; i < MAX_WINDOWS; i++) {
+        spread s = {0};
+        for (int k = 0; k < all->count; k++) {
+            const lti_drift_rollout *r = &all->rollout[k];
+            if (r->mode == mode && !strcmp(r->way, way) && !strcmp(r->scene->name, scene) &&
+                i < r->windows)
+                spread_add(&s, drawn(r, which, i));
+        }
+        if (!s.n) break;
+        spread_end(&s);
+        c->x[i] = (i + 0.5) * LTI_DRIFT_WINDOW;
+        c->y[i] = s.mean;
+        c->error[i] = s.sd;
+        c->n = i + 1;
+    }
+}
+
+static const struct {
+    int which;
+    const char *name;
+} plots[] = {{LTI_DRIFT_EV, "exposure, EV from the first window"},
+             {LTI_DRIFT_L, "colour, Delta E from the first window"},
+             {LTI_DRIFT_CHROMA, "chroma less that of the first window"},
+             {LTI_DRIFT_SPREAD, "contrast, ln of the ratio"},
+             {LTI_DRIFT_SHARP, "sharpness, log2 of the ratio"},
+             {LTI_DRIFT_MOVES, "motion, ratio"},
+             {-1, "adherence (ground, colour, shape)"}};
+
+static lt_status put_plots(FILE *f, lt_ctx *ctx, const lti_rollouts *all,
+                           const lti_drift_rollout *r)
+{
+    /* watching is off, so two lines are enough */
+    static const int shown[] = {LT_DRIFT_OFF, LT_DRIFT_CORRECT};
+    curve *c = calloc(LT_COUNT(shown), sizeof *c);
+    if (!c) return lti_fail(ctx, LT_ERR_MEM, "no memory for curves");
+    fputs("<div class='plots'>", f);
+    for (size_t p = 0; p < LT_COUNT(plots); p++) {
+        lti_series s[LT_COUNT(shown)];
+        for (size_t m = 0; m < LT_COUNT(shown); m++) {
+            make_curve(&c[m], all, r->way, r->scene->name, shown[m], plots[p].which);
+            s[m] = (lti_series){.name = modes[shown[m]],
+                                .x = c[m].x,
+                                .y = c[m].y,
+                                .error = c[m].error,
+                                .n = c[m].n,
+                                .line = true};
+        }
+        lti_html_plot(f,
+                      &(lti_plot){.title = plots[p].name,
+                                  .x_name = "seconds",
+                                  .y_name = "mean and spread over seeds"},
+                      s, LT_COUNT(shown));
+    }
+    fputs("</div>\n", f);
+    free(c);
+    return LT_OK;
+}
+
+static lt_status put_strips(FILE *f, lt_ctx *ctx, const lti_rollouts *all,
+                            const lti_drift_rollout *like, const char *dir)
+{
+    char path[4096], caption[160];
+    for (int i = 0; i < all->count; i++) {
+        const lti_drift_rollout *r = &all->rollout[i];
+        if (r->seed != 1 || r->mode == LT_DRIFT_WATCH || strcmp(r->way, like->way) ||
+            r->scene != like->scene)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", dir, r->strip);
+        snprintf(caption, sizeof caption, "%s, %s, drift %s: seed 1, evenly over %g s", r->way,
+                 r->scene->name, modes[r->mode], all->seconds);
+        LT_TRY(lti_html_picture(f, ctx, path, caption));
+    }
+    return LT_OK;
+}
+
+static lt_status put_scenes(FILE *f, lt_ctx *ctx, const lti_rollouts *all, const char *dir)
+{
+    for (int i = 0; i < all->count; i++) {
+        const lti_drift_rollout *r = &all->rollout[i];
+        if (first_way(all, i)) {
+            fputs("<h2><code>", f);
+            lti_html_text(f, r->way);
+            fputs("</code></h2>\n", f);
+        }
+        if (!first_of(all, i)) continue;
+        fputs("<h3>", f);
+        lti_html_text(f, r->scene->prompt);
+        if (r->scene->second) {
+            fputs(" &rarr; ", f);
+            lti_html_text(f, r->scene->second);
+        }
+        fputs("</h3>\n", f);
+        LT_TRY(put_plots(f, ctx, all, r));
+        LT_TRY(put_strips(f, ctx, all, r, dir));
+    }
+    return LT_OK;
+}
+
+static lt_status write_page(lt_ctx *ctx, const lti_rollouts *all, const char *dir)
+{
+    char path[4096];
+    FILE *f;
+    const int n = snprintf(path, sizeof path, "%s/drift.html", dir);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return lti_fail(ctx, LT_ERR_ARG, "--out-dir: the path is too long");
+    LT_TRY(lti_html_begin(&f, ctx, path, "Drift of long videos"));
+    fputs("<p>", f);
+    lti_html_text(f, all->model);
+    fprintf(f,
+            ": videos of %g s, measured in windows of %d s. Change is of the last ten seconds "
+            "against the first ten of the same video, means and standard deviations over seeds; "
+            "adherence is the part of ground, colour and shape that a program finds, over the "
+            "first and the last half minute. Watching gave the same frames as off in every rollout "
+            "(checked), so curves show off and correct. A video that stands still has no drift: "
+            "look at motion beside it. Cost is measuring and correcting over the whole time.",
+            all->seconds, LTI_DRIFT_WINDOW);
+    if (all->inject) {
+        fputs(" Fault put in: <code>", f);
+        lti_html_text(f, all->inject);
+        fputs("</code>.", f);
+    }
+    fputs("</p>\n", f);
+    put_table(f, all);
+    lt_status s = lti_html_end(f, ctx, path, put_scenes(f, ctx, all, dir));
+    if (s == LT_OK) printf("%s\n", path);
+    return s;
+}
+
+/* ---- files ---- */
+
+static lt_status write_csv(lt_ctx *ctx, const char *path, const lti_rollouts *all)
+{
+    FILE *f = fopen(path, "we");
+    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
+    fputs("way,scene,drift,seed,second", f);
+    for (int k = 0; k < LTI_DRIFT_NUMBERS; k++)
+        fprintf(f, ",%s", numbers[k]);
+    fputs(",adherence\n", f);
+    for (int i = 0; i < all->count; i++) {
+        const lti_drift_rollout *r = &all->rollout[i];
+        for (int32_t w = 0; w < r->windows; w++) {
+            fprintf(f, "\"%s\",%s,%s,%d,%d", r->way, r->scene->name, modes[r->mode], (int)r->seed,
+                    w * LTI_DRIFT_WINDOW);
+            for (int k = 0; k < LTI_DRIFT_NUMBERS; k++)
+                fprintf(f, ",%.6g", r->window[w].v[k]);
+            if (isfinite(r->window[w].adherence))
+                fprintf(f, ",%.4g\n", r->window[w].adherence);
+            else
+                fputs(",\n", f);
+        }
+    }
+    const bool bad = ferror(f) != 0;
+    return fclose(f) || bad ? lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path) : LT_OK;
+}
+
+lt_status lti_drift_write(lt_ctx *ctx, const lti_settings *set, const lti_rollouts *all)
+{
+    if (set->json_file) {
+        json_t *list = json_array();
+        for (int i = 0; i < all->count; i++)
+            json_array_append_new(list, rollout_json(&all->rollout[i]));
+        json_t *value = json_pack("{s:s, s:s, s:f, s:i, s:s*, s:o}", "model", all->model, "family",
+                                  all->family, "seconds", all->seconds, "window_seconds",
+                                  LTI_DRIFT_WINDOW, "inject", all->inject, "rollouts", list);
+        const lt_status s = lti_json_write(ctx, set->json_file, value);
+        json_decref(value);
+        LT_TRY(s);
+    }
+    if (set->csv) LT_TRY(write_csv(ctx, set->csv, all));
+    return set->out_dir ? write_page(ctx, all, set->out_dir) : LT_OK;
+}
