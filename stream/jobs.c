@@ -321,7 +321,7 @@ json_t *lti_job_object(lti_job *j)
         "guidance_scale", "flow_shift",      "sampler", "seed",       "mode", "attention"};
     for (size_t i = 0; v && i < LT_COUNT(shown); i++) {
         json_t *p = json_object_get(j->params, shown[i]);
-        if (p) json_object_set(v, shown[i], p);
+        if (p) json_object_set_new(v, shown[i], json_deep_copy(p)); /* counts are a thread's own */
     }
     return v;
 }

@@ -287,27 +287,34 @@ static lt_status note_frames(lti_job *j, lt_ctx *ctx, const lt_frames *f)
     return LT_OK;
 }
 
+/* Of a copy: the counts of JSON values are a thread's own. NULL: no memory. */
+static AVDictionary *metadata_of(const lti_job *j)
+{
+    enum { MAX_METADATA = 32 };
+    lt_key_value meta[MAX_METADATA];
+    AVDictionary *dict = NULL;
+    json_t *store = json_array(), *params = json_deep_copy(j->params);
+    const int32_t n = store && params ? lti_video_metadata(params, meta, MAX_METADATA, store) : 0;
+    for (int32_t i = 0; i < n; i++)
+        if (av_dict_set(&dict, meta[i].key, meta[i].value, 0) < 0) av_dict_free(&dict);
+    json_decref(store);
+    json_decref(params);
+    return dict;
+}
+
 /* The index goes to the front; where there is no room for a second copy, the fragments are the video. */
 static lt_status finish(lti_job *j, lt_ctx *ctx)
 {
-    enum { MAX_METADATA = 32 };
     lti_draw *d = j->draw;
     char part[LTI_JOB_PATH], final[LTI_JOB_PATH], video[LTI_JOB_PATH];
     path_of(j, "part", part);
     path_of(j, "final", final);
     path_of(j, "mp4", video);
     if (fsync(d->fd)) return disk_failed(j, ctx, errno);
-    lt_key_value meta[MAX_METADATA];
-    AVDictionary *dict = NULL;
-    json_t *store = json_array();
-    const int32_t n = store ? lti_video_metadata(j->params, meta, MAX_METADATA, store) : 0;
-    bool ok = n > 0;
-    for (int32_t i = 0; ok && i < n; i++)
-        ok = av_dict_set(&dict, meta[i].key, meta[i].value, 0) >= 0;
-    ok = ok && lti_jobs_room(j->srv->jobs, (uint64_t)d->end) &&
-         lti_remux(ctx, part, final, (AVRational){j->options.fps, 1}, dict) == LT_OK;
+    AVDictionary *dict = metadata_of(j);
+    const bool ok = dict && lti_jobs_room(j->srv->jobs, (uint64_t)d->end) &&
+                    lti_remux(ctx, part, final, (AVRational){j->options.fps, 1}, dict) == LT_OK;
     av_dict_free(&dict);
-    json_decref(store);
     if (!ok) lti_say(j->srv, LT_LOG_WARN, "job_not_remuxed", "{s:s}", "job_id", j->id);
     return rename(ok ? final : part, video) ? disk_failed(j, ctx, errno) : LT_OK;
 }
