@@ -45,7 +45,7 @@ def export(out, vae, dit, text, spiece, mean, std):
     write_json(f"{out}/tokenizer/special_tokens_map.json", {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"})
     write_json(f"{out}/scheduler/scheduler_config.json", {
         "_class_name": "UniPCMultistepScheduler", "num_train_timesteps": 1000, "solver_order": 2, "solver_type": "bh2",
-        "prediction_type": "flow_prediction", "use_flow_sigmas": True, "flow_shift": 3.0, "predict_x0": True,
+        "prediction_type": "flow_prediction", "use_flow_sigmas": True, "flow_shift": sample.SHIFT, "predict_x0": True,
         "lower_order_final": True, "final_sigmas_type": "zero", "thresholding": False, "timestep_spacing": "linspace"})
     write_json(f"{out}/model_index.json", {
         "_class_name": "WanPipeline", "expand_timesteps": True, "boundary_ratio": None,
@@ -54,11 +54,11 @@ def export(out, vae, dit, text, spiece, mean, std):
         "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]})
     write_json(f"{out}/longtake.json", {  # what the command runs the model with unless told otherwise
         "width": 128, "height": 128, "num_frames": 81, "fps": 16, "num_inference_steps": 25, "guidance_scale": 4.0,
-        "flow_shift": 3.0, "negative_prompt": ""})
+        "flow_shift": sample.SHIFT, "negative_prompt": ""})
 
 
 @torch.no_grad()
-def golden(path, folder, prompt="a red ball bounces on green grass", frames=3, steps=8, guidance=4.0, shift=3.0):
+def golden(path, folder, prompt="a red ball bounces on green grass", frames=3, steps=8, guidance=4.0, shift=sample.SHIFT):
     """One trajectory by Euler steps: token ids, text rows, noise, two latents on the way and the last one."""
     m = sample.Folder(folder)
     noise = torch.randn(1, 16, frames, 16, 16, generator=torch.Generator().manual_seed(11))

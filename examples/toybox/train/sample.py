@@ -12,6 +12,9 @@ import models
 from text import Tokenizer
 
 
+SHIFT = 5.0  # of the noise schedule, in training and use
+
+
 class Folder:
     """The networks of an exported folder, in float32."""
 
@@ -60,7 +63,7 @@ def sample(dit, rows, count, noise, sig, guidance, given=None, trace=None):
 
 
 @torch.no_grad()
-def generate(m, prompts, frames=21, steps=25, guidance=4.0, shift=3.0, seed=0, given=None):
+def generate(m, prompts, frames=21, steps=25, guidance=4.0, shift=SHIFT, seed=0, given=None):
     """Videos [B,T,H,W,3] in 0..1."""
     ids, count = m.tokenizer(list(prompts) + [""] * len(prompts))
     noise = torch.randn(len(prompts), 16, frames, 16, 16, generator=torch.Generator().manual_seed(seed))

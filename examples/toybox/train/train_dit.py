@@ -17,26 +17,26 @@ import torch
 import models
 import world
 from common import Clock, Ema, Log, Muon, load, save
+from sample import SHIFT
 from text import Tokenizer
 
-SHIFT = 3.0
 INSIDE = (3, 6, 12, 30, 90)  # where windows from inside a clip begin, in latent frames
 
 
 class Pool:
     """Clean latents [16,n,16,16] (normalised), the weights of the loss and their scenes; the oldest are replaced."""
 
-    def __init__(self, vae, mean, std, size, seed, first=0):
-        """first: number of the first latent frame within its clip. The closed-form encoder makes latent j from the
+    def __init__(self, vae, mean, std, size, seed, frames, first=0):
+        """first: number of the first of the latent frames within its clip. The closed-form encoder makes latent j from the
         pictures 4j-3..4j alone, so a window needs no more than one (unused) picture before it."""
-        self.vae, self.mean, self.std, self.size, self.first = vae, mean, std, size, first
-        self.rng, self.items, self.next, self.frames = np.random.default_rng(seed), [], 0, 0
+        self.vae, self.mean, self.std, self.size, self.frames, self.first = vae, mean, std, size, frames, first
+        self.rng, self.items, self.next = np.random.default_rng(seed), [], 0
         self.queue = None
 
     def hire(self, workers, seed):
         """From now on processes do the rendering; batch() takes what they have."""
         ctx = torch.multiprocessing.get_context("fork")
-        self.queue, self.want = ctx.Queue(64), ctx.Value("i", 0)
+        self.queue = ctx.Queue(64)
         for k in range(workers):
             ctx.Process(target=self._work, args=((*seed, k),), daemon=True).start()
 
@@ -44,12 +44,8 @@ class Pool:
         torch.set_num_threads(1)
         self.rng = np.random.default_rng(seed)
         while True:
-            n = self.want.value
-            if n == 0:
-                time.sleep(0.05)
-                continue
-            z, w, s = zip(*(self.make(n) for _ in range(16)))
-            self.queue.put((n, torch.stack(z).half().numpy(), torch.stack(w).half().numpy(), s))
+            z, w, s = zip(*(self.make() for _ in range(16)))
+            self.queue.put((torch.stack(z).half().numpy(), torch.stack(w).half().numpy(), s))
 
     def _add(self, item):
         if len(self.items) < self.size:
@@ -59,8 +55,8 @@ class Pool:
             self.next = (self.next + 1) % self.size
 
     @torch.no_grad()
-    def make(self, n):
-        s = world.sample_scene(self.rng)
+    def make(self):
+        n, s = self.frames, world.sample_scene(self.rng)
         ts = np.arange(4 * n - 3) if self.first == 0 else np.arange(4 * self.first - 4, 4 * (self.first + n) - 3)
         x = torch.from_numpy(world.render(s, ts)).permute(3, 0, 1, 2)[None] * 2 - 1
         z = (self.vae.encode(x)[0][0] - self.mean) / self.std
@@ -70,19 +66,15 @@ class Pool:
                 w[0, (i + 3) // 4, y0 // 8:(y1 + 7) // 8, x0 // 8:(x1 + 7) // 8] = 3
         return z[:, -n:], w[:, -n:], s
 
-    def batch(self, n, count, fresh):
-        if n != self.frames:
-            self.items, self.next, self.frames = [], 0, n
+    def batch(self, count, fresh):
         if self.queue is None:
             for _ in range(fresh if len(self.items) >= count else count):
-                self._add(self.make(n))
+                self._add(self.make())
         else:
-            self.want.value = n
             while len(self.items) < count or not self.queue.empty():
-                m, z, w, scenes = self.queue.get()
-                if m == n:
-                    for item in zip(torch.from_numpy(z).float(), torch.from_numpy(w).float(), scenes):
-                        self._add(item)
+                z, w, scenes = self.queue.get()
+                for item in zip(torch.from_numpy(z).float(), torch.from_numpy(w).float(), scenes):
+                    self._add(item)
         z, w, s = zip(*(self.items[i] for i in self.rng.choice(len(self.items), count, replace=False)))
         return torch.stack(z), torch.stack(w), s
 
@@ -98,19 +90,22 @@ def flow_loss(dit, text, z, w, ids, count, sigma, noise, bias=None, first=0, tra
     return ((v - (noise - z)).square() * w).flatten(1).sum(1) / w.flatten(1).sum(1).clamp_min(1)
 
 
-def noise_level(b):
+def noise_level(b, shift=SHIFT, uniform=0.3):
+    """Logit-normal and shifted: what is where in a clip is settled above 0.9. A share is uniform, for the edges."""
     u = torch.sigmoid(torch.randn(b))
-    return SHIFT * u / (1 + (SHIFT - 1) * u)
+    return torch.where(torch.rand(b) < uniform, torch.rand(b), shift * u / (1 + (shift - 1) * u))
 
 
 def choose(a, step, n):
-    """Number of the window's first latent frame and whether this step is block-causal."""
+    """Whether this step is of single frames; number of the window's first latent frame; whether it is block-causal."""
     rng = np.random.default_rng((a.seed, step))
+    if n > 1 and rng.random() < a.single:
+        return True, 0, False
     if n < 3 * a.block:
-        return 0, False
+        return False, 0, False
     causal = rng.random() < a.causal
     inside = rng.random() < (0.6 if causal else 0.25)
-    return int(rng.choice(INSIDE)) if inside else 0, causal
+    return False, int(rng.choice(INSIDE)) if inside else 0, causal
 
 
 def bidirectional_levels(b, n, first):
@@ -167,8 +162,8 @@ def groups(dit, text):
 @torch.no_grad()
 def validate(dit, text, tok, pool, n):
     """Loss at three noise levels on fixed scenes, all channels alike."""
-    held = Pool(pool.vae, pool.mean, pool.std, 48, 777)
-    z, w, scenes = held.batch(n, {1: 48, 3: 24}.get(n, 8), 0)
+    held = Pool(pool.vae, pool.mean, pool.std, 48, 777, n)
+    z, w, scenes = held.batch({1: 48, 3: 24}.get(n, 8), 0)
     ids, count = tok([world.caption(s, held.rng) for s in scenes])
     dev = next(dit.parameters()).device
     noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(5)).to(dev)
@@ -185,7 +180,8 @@ def main():
     p.add_argument("--layers", default="4:0", help="count:from (share of the time), growing; e.g. 4:0,8:0.5")
     p.add_argument("--lr", type=float, default=1.5e-3, help="AdamW")
     p.add_argument("--muon", type=float, default=5e-3)
-    p.add_argument("--channel-power", type=float, default=0.5, help="weight of a latent channel: its std to this power")
+    p.add_argument("--single", type=float, default=0.4, help="share of steps with single frames among clips: shapes are learned there")
+    p.add_argument("--batch", type=int, default=64, help="of those steps")
     p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
     p.add_argument("--block", type=int, default=3, help="latent frames of a block")
     p.add_argument("--decay", type=float, default=0.35, help="share of the time in which the rates fall to 0")
@@ -205,8 +201,6 @@ def main():
     vae.encoder.load_state_dict(e["encoder"]), vae.quant_conv.load_state_dict(e["quant_conv"])
     models.mark_linear(vae.encoder)
     mean, std = (torch.tensor(stats[k]).view(-1, 1, 1, 1) for k in ("mean", "std"))
-    # The latents all have unit variance, but the first ones carry the picture: weight between equal and by variance.
-    channel = (std ** a.channel_power) / (std ** a.channel_power).mean()
 
     state = load(path)
     torch.manual_seed(a.seed + (state["step"] if state else 0))
@@ -224,10 +218,7 @@ def main():
             muon.load_state_dict(state["muon"]), opt.load_state_dict(state["opt"])
         step, seen, clock = state["step"], state["seen"], Clock(state["seconds"])
         log(f"resumed at step {step}, {clock() / 60:.1f} min, samples {seen}")
-    pools = {first: Pool(vae, mean, std, 512 if first else 1024, (a.seed, step, first), first) for first in (0, *INSIDE)}
-    for first, pool in pools.items():
-        if a.workers:
-            pool.hire(max(1, a.workers // len(pools)), (a.seed, step, first, 1))
+    pools = {}  # (latent frames, first of them) -> Pool
     run = torch.compile(flow_loss) if a.bf16 else flow_loss
     checkpoint = lambda: save(path, {
         "dit": dit.state_dict(), "text": text.state_dict(), "ema_dit": ema_dit.state(), "ema_text": ema_text.state(),
@@ -246,9 +237,15 @@ def main():
         muon.lr = a.muon * scale
         for g in opt.param_groups:
             g["lr"] = a.lr * scale
-        first, causal = choose(a, step, n)
-        pool, mask, train = pools[first], None, None
-        z, w, scenes = pool.batch(n, b, max(1, b // 3))
+        single, first, causal = choose(a, step, n)
+        if single:
+            n, b = 1, a.batch
+        if (n, first) not in pools:
+            pools[n, first] = Pool(vae, mean, std, 1024 if n == 1 else 256, (a.seed, step, n, first), n, first)
+            if a.workers:
+                pools[n, first].hire(max(1, a.workers // (len(INSIDE) + 2)), (a.seed, step, n, first, 1))
+        pool, mask, train = pools[n, first], None, None
+        z, w, scenes = pool.batch(b, max(1, b // 3))
         rng = pool.rng
         ids, words = tok(["" if rng.random() < 0.1 else world.caption(s, rng) for s in scenes])
         if causal:
@@ -256,7 +253,7 @@ def main():
             levels, train = causal_levels(b, n, a.block, first)
         else:
             levels = bidirectional_levels(b, n, first)
-        z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w * channel, ids, words, levels))
+        z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w, ids, words, levels))
         with torch.autocast(dev.type, torch.bfloat16, enabled=a.bf16):
             loss = run(dit, text, z, w, ids, words, levels, torch.randn_like(z), mask, first,
                        None if train is None else train.to(dev)).mean()
@@ -276,8 +273,9 @@ def main():
             checkpoint()
         if clock() - shown > 120:
             shown = clock()
+            n = max(seen)
             v = validate(ema_dit.module, ema_text.module, tok, pool, n)
-            log(f"min {clock() / 60:.1f} step {step} frames {n} samples {seen} loss {np.nanmean(losses):.4f} skipped {np.isnan(losses).sum()} "
+            log(f"min {clock() / 60:.1f} step {step} samples {seen} loss {np.nanmean(losses):.4f} skipped {np.isnan(losses).sum()} "
                 "val 0.5/0.8/0.95: " + "/".join(f"{x:.3f}" for x in v))
             losses = []
     checkpoint()
