@@ -98,7 +98,7 @@ static void same_bits_however_it_is_run(void **state)
         uint8_t *dense = render(&one, "dense", modes[m], LT_CFG_BATCH, &rd, false);
         assert_true(rd.sparse_density == 1 && rd.planning_seconds == 0);
         for (size_t i = 0; i < LT_COUNT(texts); i++) {
-            /* segments are clips: which bits they have is asked once for all methods, in unit_video_extend */
+            /* segments are clips: threads need not be asked about again */
             const bool twice = modes[m] != LT_MODE_EXTEND;
             uint8_t *a = render(&one, texts[i], modes[m], LT_CFG_BATCH, &r, false);
             uint8_t *b = twice ? render(&many, texts[i], modes[m], LT_CFG_SERIAL, &r2, true) : NULL;
