@@ -21,6 +21,7 @@ static void save_one(const char *path)
     o.prompt = "a red ball";
     o.mode = LT_MODE_AR;
     o.cache = "infinity-rope:window=3,block=1";
+    o.drift = LT_DRIFT_CORRECT;
     o.guidance_scale = 1;
     o.num_inference_steps = 1;
     o.width = 16;

@@ -21,8 +21,8 @@ static const double strange_distance = 6; /* Delta E of the typical tile, not al
 static const double strange_seconds = 3;  /* ... for so long: what was compared with is gone */
 static const double budget = 1;           /* deviations of the latent a minute */
 /* Level 1. */
-static const double tol_exposure = 0.04, tol_distance = 0.8, tol_colour = 0.8, tol_contrast = 0.06,
-                    tol_saturation = 0.06, tol_sharpness = 0.5, tol_flicker = 0.01;
+static const double tol_exposure = 0.04, tol_distance = 0.8, tol_colour = 0.8, tol_contrast = 0.08,
+                    tol_saturation = 0.08, tol_sharpness = 0.5, tol_flicker = 0.01;
 static const double agreement = 0.7; /* of tiles */
 
 const char *lt_drift_kind_name(lt_drift_kind k)
@@ -96,6 +96,14 @@ static void medians(double out[3], lti_tiles a, lti_tiles b)
             v[t] = a[t][c] - b[t][c];
         out[c] = median(v, LTI_TILES);
     }
+}
+
+/* Delta E that the tiles differ by together: what goes one way here and another there is none. */
+static double together(lti_tiles a, lti_tiles b)
+{
+    double by[3];
+    medians(by, a, b);
+    return sqrt(by[0] * by[0] + by[1] * by[1] + by[2] * by[2]);
 }
 
 /* Part of the tiles that have moved at least a quarter of `by` along it. */
@@ -251,7 +259,8 @@ static double group_seconds(const lti_drift *d)
 
 static bool comes_back(lti_drift *d, lti_tiles mean)
 {
-    if (!d->past_age || typical(mean, d->past.tile) > back_distance) return false;
+    if (!d->past_age || together(mean, d->past.tile) > back_distance) return false;
+    if (typical(mean, d->past.tile) > back_distance + strange_distance) return false;
     d->shot = d->past;
     d->past_age = 0;
     return true;
@@ -310,12 +319,12 @@ static void judge_others(lti_drift *d, lt_drift_vector *v)
     if (fabs(v->sharpness) > tol_sharpness)
         v->kind = LT_DRIFT_SHARPNESS;
     else if (d->still_shot * seconds >= still_seconds)
-        v->kind = LT_DRIFT_MOTION;
+        v->kind = LT_DRIFT_MOTION; /* it may have come to rest as it should: no alarm */
     else if (d->lumas == LTI_FLICKER_FRAMES && v->flicker > tol_flicker)
         v->kind = LT_DRIFT_FLICKER;
     else
         return;
-    v->alarm = true;
+    v->alarm = v->kind != LT_DRIFT_MOTION;
 }
 
 /* What goes up and down from group to group needs more to count: at least four times what it changes by. */
@@ -389,23 +398,23 @@ static void add_picture(lt_picture *sum, const lt_picture *p)
     sum->blown |= p->blown;
 }
 
-/* Delta E that the tiles have moved together. */
-static double common_move(lti_tiles moved)
-{
-    static lti_tiles nothing;
-    double by[3];
-    medians(by, moved, nothing);
-    return sqrt(by[0] * by[0] + by[1] * by[1] + by[2] * by[2]);
-}
-
 static void end_group(lti_drift *d, lt_drift_vector *v)
 {
+    static lti_tiles nothing;
     *v = (lt_drift_vector){.first_frame = d->group_first, .frames = d->frames, .motion = 1};
     v->picture = mean_picture(&d->picture_sum, d->frames);
     lti_tiles mean = {{0}};
     add_tiles(mean, d->sum, 1.0f / (float)d->frames);
-    if (d->moves) v->rate = common_move(d->moved) / (d->moves * d->frame_seconds);
-    const bool changing = v->rate > (d->tolerant ? rate_asked : rate_fast);
+    if (d->moves) v->rate = together(d->moved, nothing) / (d->moves * d->frame_seconds);
+    /* what a model does within a block and takes back in the next is no change */
+    const double fast = d->tolerant ? rate_asked : rate_fast;
+    const bool changing =
+        v->rate > fast &&
+        (d->groups < 2 ||
+         together(mean, d->group_mean[1]) / (2 * d->frame_seconds * d->group) > 0.5 * fast);
+    memcpy(d->group_mean[1], d->group_mean[0], sizeof mean);
+    memcpy(d->group_mean[0], mean, sizeof mean);
+    d->groups += d->groups < 2;
     if (d->tolerant) d->tolerant--;
     turn_phase(d, mean, &v->picture, changing);
     v->shot = d->shots;
@@ -625,6 +634,9 @@ lt_status lti_drift_state(lti_drift *d, lti_state *io)
     LT_TRY(tiles_state(io, d->last_frame));
     LT_TRY(tiles_state(io, d->moved));
     LT_TRY(tiles_state(io, d->smooth));
+    LT_TRY(tiles_state(io, d->group_mean[0]));
+    LT_TRY(tiles_state(io, d->group_mean[1]));
+    LT_TRY(lti_state_int32(io, "groups", &d->groups, 0, 2));
     LT_TRY(picture_state(io, &d->picture_sum));
     LT_TRY(shot_state(io, &d->shot));
     return shot_state(io, &d->past);

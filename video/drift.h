@@ -45,9 +45,11 @@ typedef struct lti_drift {
     int64_t frame; /* number of the next */
     lti_tiles last_frame;
     bool has_frame;
-    double usual_jump; /* between frames, slow mean */
-    lti_tiles moved;   /* of the group: from frame to frame, seams left out */
-    int32_t moves;     /* it is the sum of */
+    double usual_jump;       /* between frames, slow mean */
+    lti_tiles group_mean[2]; /* of the groups before, the newest first */
+    int32_t groups;          /* of them that there are */
+    lti_tiles moved;         /* of the group: from frame to frame, seams left out */
+    int32_t moves;           /* it is the sum of */
     /* the shot */
     lti_drift_phase phase;
     lti_drift_use use;
