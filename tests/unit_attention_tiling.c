@@ -1,5 +1,5 @@
 /* unit_attention_tiling.c: tilings of random grids, and how methods write lists: counts that are known, and every pair of small grids. */
-#include "attention/methods.h"
+#include "attention/sparse_internal.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -379,6 +379,40 @@ static void takes_the_best_boxes(void **state)
     }
 }
 
+/* Runs cut into pieces that may overlap, in any order, are joined to what they were. */
+static void joins_what_was_cut(void **state)
+{
+    enum { MOST = 16, PIECES = 200 };
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        int32_t row[2] = {0, 0}, at = 0, n = draw(1, MOST);
+        lt_run want[MOST], got[MOST], piece[PIECES];
+        lti_list cut = {.run = piece, .max = PIECES};
+        lti_lists l = {.row = row, .run = got, .most = MOST};
+        for (int32_t r = 0; r < n; r++) {
+            want[r] = (lt_run){.begin = at += draw(1, 9), .bias = 0};
+            want[r].end = at += draw(1, 30);
+            for (int32_t from = want[r].begin; from < at;) {
+                const int32_t to = from + draw(1, at - from);
+                lt_run p = {.begin = from > want[r].begin ? from - draw(0, 1) : from, .end = to};
+                const int32_t other = draw(0, cut.n); /* the one there goes to the end */
+                if (other < cut.n) {
+                    const lt_run t = piece[other];
+                    piece[other] = p;
+                    p = t;
+                }
+                piece[cut.n++] = p;
+                from = cut.n < PIECES - MOST ? to : at;
+                if (from == at && to < at) piece[cut.n++] = (lt_run){.begin = to, .end = at};
+            }
+        }
+        assert_int_equal(lti_lists_add(&l, NULL, 0, &cut), LT_OK);
+        assert_int_equal(row[1], n);
+        for (int32_t r = 0; r < n; r++)
+            assert_true(got[r].begin == want[r].begin && got[r].end == want[r].end);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +424,7 @@ int main(void)
         cmocka_unit_test(lists_are_unions_of_rows),
         cmocka_unit_test(windows_hold_their_product),
         cmocka_unit_test(takes_the_best_boxes),
+        cmocka_unit_test(joins_what_was_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
