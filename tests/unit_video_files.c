@@ -281,8 +281,19 @@ static void defaults(void **state)
     assert_int_equal(c.info.default_steps, 25);
     assert_true(c.info.default_shift == 2.5);
     temp_text("d/longtake.json", "{\"width\":64,\"solver\":\"euler\",\"guidance_scale\":4,"
-                                 "\"negative_prompt\":\"dull\",\"text_len\":64}");
+                                 "\"negative_prompt\":\"dull\",\"text_len\":64,"
+                                 "\"ar_num_inference_steps\":8}");
     expect_good("d", &c);
+    assert_int_equal(c.info.default_ar_steps, 8);
+    lt_session_options o = lt_session_options_default();
+    o.prompt = "a ball";
+    assert_int_equal(lt_session_validate(ctx, &c.info, &o), LT_OK);
+    assert_int_equal(o.num_inference_steps, 25);
+    o = lt_session_options_default();
+    o.prompt = "a ball";
+    o.mode = LT_MODE_AR;
+    assert_int_equal(lt_session_validate(ctx, &c.info, &o), LT_OK);
+    assert_int_equal(o.num_inference_steps, 8);
     assert_int_equal(c.info.default_width, 64);
     assert_int_equal(c.info.default_height, 128);
     assert_int_equal(c.info.default_solver, LT_SOLVER_EULER);

@@ -110,7 +110,7 @@ static lt_status own_mode(lt_model_info *m, lt_ctx *ctx, const json_t *j, const 
     return LT_OK;
 }
 
-/* longtake.json, or the object "_longtake" of model_index.json: what a model is best run with. Keys are the command's. */
+/* longtake.json, or the object "_longtake" of model_index.json: what a model is best run with. Keys are the command's; ar_num_inference_steps is for mode ar. */
 static lt_status own_defaults(lti_config *c, lt_ctx *ctx, const json_t *j, const char *name)
 {
     lt_model_info *m = &c->info;
@@ -119,6 +119,7 @@ static lt_status own_defaults(lti_config *c, lt_ctx *ctx, const json_t *j, const
     LT_TRY(take_int(&m->default_frames, ctx, j, "num_frames", name, MAX_FRAMES));
     LT_TRY(take_int(&m->default_fps, ctx, j, "fps", name, 240));
     LT_TRY(take_int(&m->default_steps, ctx, j, "num_inference_steps", name, 1000));
+    LT_TRY(take_int(&m->default_ar_steps, ctx, j, "ar_num_inference_steps", name, 1000));
     LT_TRY(take_int(&c->dit.text_len, ctx, j, "text_len", name, 8192));
     LT_TRY(lti_json_number(ctx, j, "guidance_scale", name, 0, 1e3, &m->default_guidance, NULL));
     LT_TRY(lti_json_number(ctx, j, "flow_shift", name, 1e-3, 1e3, &m->default_shift, NULL));

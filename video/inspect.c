@@ -156,9 +156,10 @@ static json_t *blocks_json(const lti_config *c)
     const uint64_t bytes =
         lti_rollout_cache_bytes(&c->dit, LT_BF16, &p, m->default_height / m->spatial_scale,
                                 m->default_width / m->spatial_scale, m->default_guidance > 1);
-    return json_pack("{s:s, s:i, s:i, s:i, s:I}", "cache",
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:I}", "cache",
                      *m->default_cache ? m->default_cache : "self-forcing", "block_frames", p.block,
-                     "window_frames", p.window, "sink_frames", p.sink, "cache_bytes",
+                     "window_frames", p.window, "sink_frames", p.sink, "num_inference_steps",
+                     m->default_ar_steps ? m->default_ar_steps : m->default_steps, "cache_bytes",
                      (json_int_t)bytes);
 }
 

@@ -125,6 +125,8 @@ static void fill_defaults(const lt_model_info *info, lt_session_options *o)
         o->step_list_len = LT_COUNT(few_steps);
     }
     if (o->step_list) o->num_inference_steps = o->step_list_len;
+    if (o->num_inference_steps == 0 && o->mode == LT_MODE_AR)
+        o->num_inference_steps = info->default_ar_steps;
     if (o->num_inference_steps == 0) o->num_inference_steps = info->default_steps;
     if (!o->attention) o->attention = "dense";
 }

@@ -43,8 +43,9 @@ typedef struct lt_model_info {
     int32_t default_width, default_height, default_frames, default_fps, default_steps;
     double default_guidance, default_shift;
     lt_solver default_solver;
-    bool causal;                 /* made for blocks: its default mode is LT_MODE_AR */
-    char default_cache[128];     /* of that mode; "" = self-forcing */
+    int32_t default_ar_steps; /* in mode LT_MODE_AR, where blocks need fewer; 0 = default_steps */
+    bool causal;              /* made for blocks: its default mode is LT_MODE_AR */
+    char default_cache[128];  /* of that mode; "" = self-forcing */
     char default_negative[2048]; /* "" = empty prompt */
     lt_dtype dtype;
 } lt_model_info;
