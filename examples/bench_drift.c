@@ -84,7 +84,7 @@ static lt_status end_window(taker *t)
     lti_drift_window *w = &more[r->windows++];
     for (int i = 0; i < LTI_DRIFT_NUMBERS; i++)
         w->v[i] = t->sum[i] / t->taken;
-    w->adherence = NAN;
+    w->adherence = (double)NAN;
     if (t->b->checked) {
         lti_toy got;
         int asked;

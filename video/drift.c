@@ -1,7 +1,7 @@
 /* drift.c: frames against the beginning of their shot: what has moved, whether that is drift, and how much of it to take off. The
  * numbers here were calibrated on videos that have no drift (bench drift, unit_video_drift.c); units are visible ones, so they do not
  * depend on the model. */
-#include "video/drift.h"
+#include "video/drift_tiles.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +23,6 @@ static const double budget = 1;           /* deviations of the latent a minute *
 /* Level 1. */
 static const double tol_exposure = 0.04, tol_distance = 0.8, tol_colour = 0.8, tol_contrast = 0.08,
                     tol_saturation = 0.08, tol_sharpness = 0.5, tol_flicker = 0.01;
-static const double agreement = 0.7; /* of tiles */
 
 const char *lt_drift_kind_name(lt_drift_kind k)
 {
@@ -42,170 +41,6 @@ const char *lt_drift_action_name(lt_drift_action a)
 void lti_drift_begin(lti_drift *d, double frame_seconds, int32_t group)
 {
     *d = (lti_drift){.frame_seconds = frame_seconds, .group = group};
-}
-
-/* ---- tiles ---- */
-
-static int ascending(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts v. */
-static double median(float *v, int32_t n)
-{
-    if (!n) return 0;
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    return n % 2 ? (double)v[n / 2] : 0.5 * (double)(v[n / 2 - 1] + v[n / 2]);
-}
-
-static void add_tiles(lti_tiles sum, lti_tiles tile, float weight)
-{
-    for (int t = 0; t < LTI_TILES; t++)
-        for (int c = 0; c < 3; c++)
-            sum[t][c] += weight * tile[t][c];
-}
-
-/* Drift is slow and what is drawn is not: a mean over a few groups shows it sooner. */
-static void blend_tiles(lti_tiles slow, lti_tiles now, float part)
-{
-    for (int t = 0; t < LTI_TILES; t++)
-        for (int c = 0; c < 3; c++)
-            slow[t][c] += part * (now[t][c] - slow[t][c]);
-}
-
-/* Delta E of the median tile of a less b. */
-static double typical(lti_tiles a, lti_tiles b)
-{
-    float v[LTI_TILES];
-    for (int t = 0; t < LTI_TILES; t++) {
-        float squares = 0;
-        for (int c = 0; c < 3; c++)
-            squares += (a[t][c] - b[t][c]) * (a[t][c] - b[t][c]);
-        v[t] = sqrtf(squares);
-    }
-    return median(v, LTI_TILES);
-}
-
-static void medians(double out[3], lti_tiles a, lti_tiles b)
-{
-    float v[LTI_TILES];
-    for (int c = 0; c < 3; c++) {
-        for (int t = 0; t < LTI_TILES; t++)
-            v[t] = a[t][c] - b[t][c];
-        out[c] = median(v, LTI_TILES);
-    }
-}
-
-/* Delta E that the tiles differ by together: what goes one way here and another there is none. */
-static double together(lti_tiles a, lti_tiles b)
-{
-    double by[3];
-    medians(by, a, b);
-    return sqrt(by[0] * by[0] + by[1] * by[1] + by[2] * by[2]);
-}
-
-/* Part of the tiles that have moved at least a quarter of `by` along it. */
-static double agreeing(lti_tiles a, lti_tiles b, const double by[3])
-{
-    const double all = by[0] * by[0] + by[1] * by[1] + by[2] * by[2];
-    int count = 0;
-    for (int t = 0; t < LTI_TILES; t++) {
-        double along = 0;
-        for (int c = 0; c < 3; c++)
-            along += by[c] * (double)(a[t][c] - b[t][c]);
-        count += along > 0.25 * all;
-    }
-    return (double)count / LTI_TILES;
-}
-
-static double light_of(double lightness)
-{
-    const double f = (lightness + 16) / 116;
-    return lightness > 8 ? f * f * f : lightness / 903.3;
-}
-
-/* Median of the tiles' EV; dark ones say little. */
-static double exposure_of(lti_tiles a, lti_tiles b)
-{
-    float v[LTI_TILES];
-    int32_t n = 0;
-    for (int t = 0; t < LTI_TILES; t++)
-        if (b[t][0] > 5)
-            v[n++] = (float)log2(fmax(light_of((double)a[t][0]), 1e-4) / light_of((double)b[t][0]));
-    return n >= LTI_TILES / 4 ? median(v, n) : 0;
-}
-
-/* The median, where seven of ten have gone that way; else 0: the picture is another one. Sorts v. */
-static double common(float *v, int32_t n)
-{
-    if (n < LTI_TILES / 4) return 0;
-    const double m = median(v, n);
-    int32_t along = 0;
-    for (int32_t i = 0; i < n; i++)
-        along += (double)v[i] * m > 0.25 * m * m;
-    return along >= agreement * n ? m : 0;
-}
-
-static double mean_lightness(lti_tiles b)
-{
-    double mean = 0;
-    for (int t = 0; t < LTI_TILES; t++)
-        mean += (double)b[t][0] / LTI_TILES;
-    return mean;
-}
-
-/* How much the tiles' lightness has spread about its mean: ln of the median ratio. */
-static double contrast_of(lti_tiles a, lti_tiles b, double shift)
-{
-    float v[LTI_TILES];
-    const double mean = mean_lightness(b);
-    int32_t n = 0;
-    for (int t = 0; t < LTI_TILES; t++) {
-        const double from = (double)b[t][0] - mean;
-        if (fabs(from) > 6) v[n++] = (float)(((double)(a[t][0] - b[t][0]) - shift) / from);
-    }
-    return log(fmax(1 + common(v, n), 0.1));
-}
-
-/* How much the tiles' chroma has grown along its own hue: ln of the common ratio. */
-static double saturation_of(lti_tiles a, lti_tiles b)
-{
-    float v[LTI_TILES];
-    int32_t n = 0;
-    for (int t = 0; t < LTI_TILES; t++) {
-        const float squares = b[t][1] * b[t][1] + b[t][2] * b[t][2];
-        if (squares > 36)
-            v[n++] = ((a[t][1] - b[t][1]) * b[t][1] + (a[t][2] - b[t][2]) * b[t][2]) / squares;
-    }
-    return log(fmax(1 + common(v, n), 0.1));
-}
-
-/* The reference with the differences in `v` put into it: colour as a cast, or as saturation. */
-static void predict(lti_tiles out, lti_tiles ref, const lt_drift_vector *v, const double by[3],
-                    bool saturation)
-{
-    const double mean = mean_lightness(ref), spread = exp(v->contrast) - 1;
-    const float more = (float)exp(v->saturation);
-    for (int t = 0; t < LTI_TILES; t++) {
-        const float *r = ref[t];
-        out[t][0] = r[0] + (float)(by[0] + spread * ((double)r[0] - mean));
-        for (int c = 1; c < 3; c++)
-            out[t][c] = saturation ? more * r[c] : r[c] + (float)by[c];
-    }
-}
-
-/* Drift is the same everywhere: what it does not explain of the typical tile is less than what it does. Otherwise the picture has become
- * another one, as by a camera that moves slowly. */
-static bool explained(lti_tiles now, lti_tiles ref, const lt_drift_vector *v, const double by[3])
-{
-    for (int saturation = 0; saturation < 2; saturation++) {
-        lti_tiles want;
-        predict(want, ref, v, by, saturation);
-        if (typical(now, want) < 0.8 * typical(ref, want)) return true;
-    }
-    return false;
 }
 
 /* ---- the shot ---- */
@@ -259,8 +94,8 @@ static double group_seconds(const lti_drift *d)
 
 static bool comes_back(lti_drift *d, lti_tiles mean)
 {
-    if (!d->past_age || together(mean, d->past.tile) > back_distance) return false;
-    if (typical(mean, d->past.tile) > back_distance + strange_distance) return false;
+    if (!d->past_age || lti_tiles_together(mean, d->past.tile) > back_distance) return false;
+    if (lti_tiles_typical(mean, d->past.tile) > back_distance + strange_distance) return false;
     d->shot = d->past;
     d->past_age = 0;
     return true;
@@ -339,21 +174,21 @@ static void compare(lti_drift *d, lt_drift_vector *v, lti_tiles mean)
 {
     const lti_shot *s = &d->shot;
     double by[3];
-    medians(by, mean, d->shot.tile);
+    lti_tiles_medians(by, mean, d->shot.tile);
     v->distance = sqrt(by[0] * by[0] + by[1] * by[1] + by[2] * by[2]);
     v->colour = hypot(by[1], by[2]);
-    v->exposure = exposure_of(mean, d->shot.tile);
-    v->contrast = contrast_of(mean, d->shot.tile, by[0]);
-    v->saturation = saturation_of(mean, d->shot.tile);
-    v->coherence = agreeing(mean, d->shot.tile, by);
+    v->exposure = lti_tiles_exposure(mean, d->shot.tile);
+    v->contrast = lti_tiles_contrast(mean, d->shot.tile, by[0]);
+    v->saturation = lti_tiles_saturation(mean, d->shot.tile);
+    v->coherence = lti_tiles_agreeing(mean, d->shot.tile, by);
     if (s->sharpness > 1e-3 && v->picture.sharpness > 1e-3)
         v->sharpness = log2(v->picture.sharpness / s->sharpness);
     v->motion = s->motion > 0.004 ? v->picture.motion / s->motion : 1;
     const double noise = restless(d, 0, v->distance, tol_distance);
     const double contrast = restless(d, 1, v->contrast, tol_contrast),
                  saturation = restless(d, 2, v->saturation, tol_saturation);
-    const bool drifts = explained(mean, d->shot.tile, v, by);
-    if (drifts && v->coherence >= agreement) {
+    const bool drifts = lti_tiles_explained(mean, d->shot.tile, v, by);
+    if (drifts && v->coherence >= lti_tiles_agreement) {
         raise_level(v, LT_DRIFT_EXPOSURE, fabs(v->exposure) / tol_exposure / noise);
         raise_level(v, v->colour > fabs(by[0]) ? LT_DRIFT_COLOUR : LT_DRIFT_EXPOSURE,
                     v->distance / tol_distance / noise);
@@ -366,7 +201,8 @@ static void compare(lti_drift *d, lt_drift_vector *v, lti_tiles mean)
     d->over = v->level >= 1 ? d->over + 1 : 0;
     judge_others(d, v);
     /* the picture has become another one, little by little */
-    d->strange = !drifts && typical(mean, d->shot.tile) > strange_distance ? d->strange + 1 : 0;
+    d->strange =
+        !drifts && lti_tiles_typical(mean, d->shot.tile) > strange_distance ? d->strange + 1 : 0;
 }
 
 static lt_picture mean_picture(const lt_picture *sum, int32_t n)
@@ -404,14 +240,14 @@ static void end_group(lti_drift *d, lt_drift_vector *v)
     *v = (lt_drift_vector){.first_frame = d->group_first, .frames = d->frames, .motion = 1};
     v->picture = mean_picture(&d->picture_sum, d->frames);
     lti_tiles mean = {{0}};
-    add_tiles(mean, d->sum, 1.0f / (float)d->frames);
-    if (d->moves) v->rate = together(d->moved, nothing) / (d->moves * d->frame_seconds);
+    lti_tiles_add(mean, d->sum, 1.0f / (float)d->frames);
+    if (d->moves) v->rate = lti_tiles_together(d->moved, nothing) / (d->moves * d->frame_seconds);
     /* what a model does within a block and takes back in the next is no change */
     const double fast = d->tolerant ? rate_asked : rate_fast;
     const bool changing =
-        v->rate > fast &&
-        (d->groups < 2 ||
-         together(mean, d->group_mean[1]) / (2 * d->frame_seconds * d->group) > 0.5 * fast);
+        v->rate > fast && (d->groups < 2 || lti_tiles_together(mean, d->group_mean[1]) /
+                                                    (2 * d->frame_seconds * d->group) >
+                                                0.5 * fast);
     memcpy(d->group_mean[1], d->group_mean[0], sizeof mean);
     memcpy(d->group_mean[0], mean, sizeof mean);
     d->groups += d->groups < 2;
@@ -421,7 +257,7 @@ static void end_group(lti_drift *d, lt_drift_vector *v)
     v->settled = d->phase == LTI_DRIFT_STEADY;
     v->flicker = lt_flicker(d->luma, d->lumas, d->group);
     if (v->settled && d->use != LTI_DRIFT_MORE) {
-        blend_tiles(d->smooth, mean, 0.4f);
+        lti_tiles_blend(d->smooth, mean, 0.4f);
         compare(d, v, d->smooth);
     } else if (!v->settled)
         v->kind = LT_DRIFT_CHANGE;
@@ -447,19 +283,19 @@ static void keep_luma(lti_drift *d, double luma)
 static void step_from(lti_drift *d, lti_tiles tile, bool seam)
 {
     double by[3];
-    const double jump = typical(tile, d->last_frame);
+    const double jump = lti_tiles_typical(tile, d->last_frame);
     bool cut = jump > cut_jump && jump > cut_ratio * d->usual_jump;
     if (cut &&
         seam) { /* a seam may brighten all of a picture; another picture differs here and there */
-        medians(by, tile, d->last_frame);
-        cut = agreeing(tile, d->last_frame, by) < 0.5;
+        lti_tiles_medians(by, tile, d->last_frame);
+        cut = lti_tiles_agreeing(tile, d->last_frame, by) < 0.5;
     }
     if (cut) {
         leave_shot(d, true);
         d->torn = true;
     } else if (!seam) {
-        add_tiles(d->moved, tile, 1);
-        add_tiles(d->moved, d->last_frame, -1);
+        lti_tiles_add(d->moved, tile, 1);
+        lti_tiles_add(d->moved, d->last_frame, -1);
         d->moves++;
     }
     if (!cut && !seam) d->usual_jump += 0.1 * (jump - d->usual_jump);
@@ -472,7 +308,7 @@ bool lti_drift_frame(lti_drift *d, lt_drift_vector *out, const lt_picture *p, lt
     if (d->has_frame) step_from(d, tile, flags & LTI_DRIFT_SEAM);
     memcpy(d->last_frame, tile, sizeof d->last_frame);
     d->has_frame = true;
-    add_tiles(d->sum, tile, 1);
+    lti_tiles_add(d->sum, tile, 1);
     add_picture(&d->picture_sum, p);
     keep_luma(d, p->luma);
     d->frames++;
@@ -559,85 +395,4 @@ bool lti_drift_escalates(lti_drift *d)
     }
     d->recached = true;
     return true;
-}
-
-/* ---- to a file and back ---- */
-
-static lt_status tiles_state(lti_state *io, lti_tiles tile)
-{
-    for (int t = 0; t < LTI_TILES; t++)
-        for (int c = 0; c < 3; c++) {
-            double v = (double)tile[t][c];
-            LT_TRY(lti_state_real(io, "a tile", &v, -1e6, 1e6));
-            tile[t][c] = (float)v;
-        }
-    return LT_OK;
-}
-
-static lt_status reals_state(lti_state *io, double *const v[], size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        LT_TRY(lti_state_real(io, "a measure", v[i], -1e9, 1e9));
-    return LT_OK;
-}
-
-static lt_status shot_state(lti_state *io, lti_shot *s)
-{
-    double *const v[] = {&s->contrast, &s->saturation, &s->sharpness, &s->motion};
-    LT_TRY(tiles_state(io, s->tile));
-    LT_TRY(reals_state(io, v, LT_COUNT(v)));
-    return lti_state_int32(io, "groups of a reference", &s->groups, 0, 1 << 20);
-}
-
-static lt_status picture_state(lti_state *io, lt_picture *p)
-{
-    double *const v[] = {&p->luma,      &p->exposure, &p->contrast, &p->range,
-                         &p->lightness, &p->a,        &p->b,        &p->saturation,
-                         &p->sharpness, &p->motion,   &p->clipped,  &p->crushed};
-    LT_TRY(reals_state(io, v, LT_COUNT(v)));
-    LT_TRY(lti_state_int32(io, "still frames", &p->still, 0, INT32_MAX));
-    LT_TRY(lti_state_bool(io, "black", &p->black));
-    return lti_state_bool(io, "blown", &p->blown);
-}
-
-static lt_status counts_state(lti_state *io, lti_drift *d)
-{
-    const int32_t most = 1 << 30;
-    int32_t phase = (int32_t)d->phase;
-    int32_t *const v[] = {&d->frames,   &d->moves, &d->past_age, &d->quiet,      &d->hold,
-                          &d->tolerant, &d->over,  &d->acting,   &d->still_shot, &d->strange};
-    for (size_t i = 0; i < LT_COUNT(v); i++)
-        LT_TRY(lti_state_int32(io, "a count", v[i], 0, most));
-    LT_TRY(lti_state_int32(io, "phase", &phase, LTI_DRIFT_SETTLING, LTI_DRIFT_STEADY));
-    d->phase = (lti_drift_phase)phase;
-    LT_TRY(lti_state_int32(io, "lumas", &d->lumas, 0, LTI_FLICKER_FRAMES));
-    LT_TRY(lti_state_int(io, "frame", &d->frame, 0, INT64_MAX / 2));
-    LT_TRY(lti_state_int(io, "first frame", &d->group_first, 0, INT64_MAX / 2));
-    LT_TRY(lti_state_int(io, "shots", &d->shots, 0, INT64_MAX / 2));
-    bool *const flag[] = {&d->has_frame, &d->torn,     &d->cut,
-                          &d->active,    &d->recached, &d->stand_down};
-    for (size_t i = 0; i < LT_COUNT(flag); i++)
-        LT_TRY(lti_state_bool(io, "a flag", flag[i]));
-    return LT_OK;
-}
-
-lt_status lti_drift_state(lti_drift *d, lti_state *io)
-{
-    double *const v[] = {&d->usual_jump, &d->before[0],   &d->before[1], &d->before[2],
-                         &d->wander[0],  &d->wander[1],   &d->wander[2], &d->gain,
-                         &d->level,      &d->level_begun, &d->spent};
-    LT_TRY(counts_state(io, d));
-    LT_TRY(reals_state(io, v, LT_COUNT(v)));
-    for (int i = 0; i < LTI_FLICKER_FRAMES; i++)
-        LT_TRY(lti_state_real(io, "luma", &d->luma[i], 0, 1));
-    LT_TRY(tiles_state(io, d->sum));
-    LT_TRY(tiles_state(io, d->last_frame));
-    LT_TRY(tiles_state(io, d->moved));
-    LT_TRY(tiles_state(io, d->smooth));
-    LT_TRY(tiles_state(io, d->group_mean[0]));
-    LT_TRY(tiles_state(io, d->group_mean[1]));
-    LT_TRY(lti_state_int32(io, "groups", &d->groups, 0, 2));
-    LT_TRY(picture_state(io, &d->picture_sum));
-    LT_TRY(shot_state(io, &d->shot));
-    return shot_state(io, &d->past);
 }
