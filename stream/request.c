@@ -1,4 +1,5 @@
 /* request.c: the fields of a video, in JSON, checked one by one. The names are the field's: Diffusers', the OpenAI videos API's. */
+#include "attention/attention.h"
 #include "stream/server.h"
 
 #include <errno.h>
@@ -324,6 +325,16 @@ static void guess_param(lti_param *param, const char *message)
         }
 }
 
+/* A text that names a file of this machine is not a stranger's to give. */
+static lt_status check_files(lt_ctx *ctx, const char *attention, lti_param *param)
+{
+    lt_sparse_spec spec;
+    LT_TRY(lt_sparse_parse(&spec, ctx, attention));
+    if (!spec.file[0]) return LT_OK;
+    name_param(param, "attention");
+    return lti_fail(ctx, LT_ERR_ARG, "attention: this server reads no files for a request");
+}
+
 lt_status lti_video_request_options(lt_session_options *out, lt_ctx *ctx, lti_video_request *r,
                                     const lt_model_info *info, double max_seconds, lti_param *param)
 {
@@ -342,6 +353,7 @@ lt_status lti_video_request_options(lt_session_options *out, lt_ctx *ctx, lti_vi
         guess_param(param, lt_error(ctx));
         return s;
     }
+    LT_TRY(check_files(ctx, out->attention, param));
     if (out->num_frames > max_seconds * out->fps) {
         name_param(param, r->num_frames ? "num_frames" : "seconds");
         return lti_fail(ctx, LT_ERR_ARG, "%d frames at %d fps: this server makes at most %g s",

@@ -358,7 +358,7 @@ async def full_disk():
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (400000, 400000))
-    server = Server("--data-dir", "full", "--retain-seconds", "1", before=limit)
+    server = Server("--data-dir", "full", before=limit)
     try:
         server.wait_ready()
         async with Client(server) as c:
@@ -372,10 +372,19 @@ async def full_disk():
             check(await c.unit(lambda u: u.seq > seen + 8), "the stream goes on")
         ident = create(server)
         check(until(server, ident, over)["status"] == "completed", "and so do small jobs")
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+def expired():
+    server = Server("--data-dir", "short", "--retain-seconds", "1")
+    try:
+        server.wait_ready()
+        ident = create(server, num_frames=5)
         end = time.monotonic() + 60
         while call(server, "GET", "/v1/videos/" + ident)[0] == 200 and time.monotonic() < end:
-            time.sleep(0.1)
-        check(os.listdir(path("full")) == ["jobs.journal"], "a second later they have expired: %r" % os.listdir(path("full")))
+            time.sleep(0.05)
+        check(os.listdir(path("short")) == ["jobs.journal"], "a second after its end it has expired: %r" % os.listdir(path("short")))
     finally:
         server.stop(signal.SIGKILL)
 
@@ -427,5 +436,6 @@ finally:
     server.stop(signal.SIGKILL)
 killed()
 asyncio.run(full_disk())
+expired()
 owners()
 e2e.finish()

@@ -21,6 +21,6 @@ while state=$(curl -sS --fail-with-body "${auth[@]}" "$url/$id"); do
     echo "$(field progress <<<"$state") %"
     sleep 1
 done
-curl -sS --fail "${auth[@]}" -C - -o "$out" "$url/$id/content"
+curl -sS --fail "${auth[@]}" -o "$out" "$url/$id/content"
 curl -sS --fail "${auth[@]}" -X DELETE "$url/$id" >/dev/null
 echo "$out"
