@@ -354,7 +354,6 @@ static void turn_active(lti_drift *d, const lt_drift_vector *v)
     if (!d->active && d->over >= 2) {
         d->active = true;
         d->acting = 0;
-        d->level_begun = v->level;
     } else if (d->active && d->gain <= 0 && v->level < 0.6) {
         d->active = false;
         d->recached = false;
@@ -376,19 +375,15 @@ double lti_drift_decide(lti_drift *d, const lt_drift_vector *v, double seconds)
     turn_active(d, v);
     const bool may = d->active && !d->stand_down && d->spent < budget;
     d->gain = limit(d->gain + step * (may ? limit(v->level - 0.8, -1, 1) : -1), 0, most);
-    if (d->active) d->acting++;
+    d->acting = d->active && d->gain > 0.8 ? d->acting + 1 : 0;
     return d->gain;
 }
 
 bool lti_drift_escalates(lti_drift *d)
 {
-    enum { PATIENCE = 12 }; /* decisions */
-    if (!d->active || d->acting < PATIENCE) return false;
+    enum { PATIENCE = 12 };                                   /* decisions */
+    if (d->acting < PATIENCE || d->level < 1.5) return false; /* or it helps */
     d->acting = 0;
-    if (d->level < 0.9 * d->level_begun) { /* it helps */
-        d->level_begun = d->level;
-        return false;
-    }
     if (d->recached) {
         d->stand_down = true; /* leave it as it is rather than fight */
         return false;

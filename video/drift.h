@@ -67,8 +67,8 @@ typedef struct lti_drift {
     int32_t over; /* groups in a row at level 1 or more */
     bool active;
     double gain;
-    int32_t acting;            /* groups since it became active */
-    double level, level_begun; /* of the newest vector; when it became active */
+    int32_t acting; /* groups since it became active */
+    double level;   /* of the newest vector */
     bool recached, stand_down;
     double spent;       /* deviations that the latent was moved by, of the last minute */
     lti_tiles smooth;   /* of the groups since it is compared with, slow mean */

@@ -117,7 +117,7 @@ static float limit(float x, float most)
     return x < -most ? -most : x > most ? most : x;
 }
 
-/* Median difference of a channel; 0 unless seven tiles of ten have gone that way. */
+/* Median difference of a channel, less where fewer than two tiles of three have gone that way, 0 where not more than half have. */
 static float difference(const float *now, const float *ref)
 {
     float v[LTI_LATENT_TILES];
@@ -127,7 +127,8 @@ static float difference(const float *now, const float *ref)
     const float m = median(v, LTI_LATENT_TILES);
     for (int t = 0; t < LTI_LATENT_TILES; t++)
         along += v[t] * m > 0.25f * m * m;
-    return along * 10 >= LTI_LATENT_TILES * 7 ? m : 0;
+    const float agree = (float)along / LTI_LATENT_TILES;
+    return m * fminf(fmaxf((agree - 0.5f) / 0.15f, 0), 1);
 }
 
 static float mean_of(const float *tile)
@@ -156,7 +157,7 @@ double lti_shift_towards(lti_shift *s, double *moved, const lti_field *now, cons
     lti_shift_none(s);
     for (int32_t c = 0; c < channels; c++) {
         const float sd = fmaxf(ref->sd[c], 0.2f), d = difference(now->tile[c], ref->tile[c]);
-        const float off = limit((float)gain * d, 0.15f * sd), mean = mean_of(now->tile[c]);
+        const float off = limit((float)gain * d, 0.35f * sd), mean = mean_of(now->tile[c]);
         float scale = contrast ? 1 / fmaxf(spread(now->tile[c], ref->tile[c], sd), 0.1f) : 1;
         scale = 1 + (float)gain * (fminf(fmaxf(scale, 1 / 1.15f), 1.15f) - 1);
         s->scale[c] = scale;

@@ -28,8 +28,8 @@ typedef struct lti_shift {
     float scale[LTI_LATENT_CHANNELS], offset[LTI_LATENT_CHANNELS];
 } lti_shift;
 void lti_shift_none(lti_shift *s);
-/* What takes `gain` of the difference off; contrast: of its spread too. Bounded: 0.15 of the reference's deviation, 1.15 times. The
- * difference is the median over tiles, and none for a channel whose tiles disagree. Gives the rms over channels of the whole
+/* What takes `gain` of the difference off; contrast: of its spread too. Bounded: 0.35 of the reference's deviation, 1.15 times. The
+ * difference is the median over tiles, and less for a channel whose tiles disagree. Gives the rms over channels of the whole
  * difference in deviations of the reference. *moved (may be NULL): of what is taken off. */
 double lti_shift_towards(lti_shift *s, double *moved, const lti_field *now, const lti_field *ref,
                          int32_t channels, double gain, bool contrast);

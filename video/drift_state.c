@@ -61,9 +61,8 @@ static lt_status counts_state(lti_state *io, lti_drift *d)
 
 lt_status lti_drift_state(lti_drift *d, lti_state *io)
 {
-    double *const v[] = {&d->usual_jump, &d->before[0],   &d->before[1], &d->before[2],
-                         &d->wander[0],  &d->wander[1],   &d->wander[2], &d->gain,
-                         &d->level,      &d->level_begun, &d->spent};
+    double *const v[] = {&d->usual_jump, &d->before[0], &d->before[1], &d->before[2], &d->wander[0],
+                         &d->wander[1],  &d->wander[2], &d->gain,      &d->level,     &d->spent};
     LT_TRY(counts_state(io, d));
     LT_TRY(reals_state(io, v, LT_COUNT(v)));
     for (int i = 0; i < LTI_FLICKER_FRAMES; i++)
