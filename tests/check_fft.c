@@ -31,11 +31,12 @@ static void compare(lt_check *t, int64_t planes, int32_t h, int32_t w, lt_fill f
 void lt_check_fft2(lt_check *t)
 {
     static const int32_t sides[][2] = {{1, 1},   {1, 7},   {5, 1},  {2, 2},  {8, 4},
-                                       {16, 16}, {30, 52}, {13, 9}, {60, 37}};
+                                       {16, 16}, {30, 52}, {13, 9}, {40, 37}};
     for (size_t i = 0; i < LT_COUNT(sides); i++)
         for (int fill = 0; fill < LT_FILL_COUNT; fill++)
-            compare(t, 3, sides[i][0], sides[i][1], (lt_fill)fill);
-    compare(t, 2, 64, 64, LT_FILL_UNIFORM);
+            if (fill == LT_FILL_UNIFORM || sides[i][0] * sides[i][1] <= 256)
+                compare(t, 3, sides[i][0], sides[i][1], (lt_fill)fill);
+    compare(t, 1, 64, 64, LT_FILL_UNIFORM);
     if (!lt_check_begin(t, "fft2_refused")) return;
     const lt_buf x = lt_check_rand(t, LT_F32, 4), out = lt_check_out(t, LT_F32, 8);
     lt_fft2_args a = args(LT_DEV, out, x, 1, 0, 2);
