@@ -191,7 +191,7 @@ async def refusals(server):
         for message, code, param in (({"type": "start"}, "invalid_request", "prompt"), (dict(START, num_frames=42), "invalid_request", "num_frames"),
                                      (dict(START, size="63x64"), "invalid_request", "size"), (dict(START, fps=0), "invalid_request", "fps"),
                                      (dict(START, guidance_scale="x"), "invalid_request", "guidance_scale"),
-                                     (dict(START, attention="sta:file=/etc/passwd"), "invalid_request", "no files"),
+                                     (dict(START, attention="sta:file=/etc/passwd"), "invalid_request", "attention"),
                                      (dict(START, wire="av1"), "invalid_request", "wire"), (dict(START, num_frames=4000001), "invalid_request", "num_frames"),
                                      (dict(START, prompt="a\x07b"), "invalid_request", "prompt"), ({"type": "dance"}, "unknown_type", "dance")):
             await c.say(**message)
