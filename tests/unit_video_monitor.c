@@ -225,8 +225,8 @@ static void drawn_again_and_saved_with_corrections(void **state)
     lti_watch *a = s->watch;
     a->j.drift.phase = LTI_DRIFT_STEADY; /* as if there had been a reference, and drift */
     a->j.drift.over = 3;
-    a->vector.settled = true;
-    a->vector.level = 5;
+    a->levels = 1;
+    a->level = 5;
     a->ref = a->j.before;
     for (int t = 0; t < LTI_LATENT_TILES; t++)
         a->ref.tile[0][t] -= 1;

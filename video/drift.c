@@ -1,5 +1,5 @@
 /* drift.c: frames against the beginning of their shot: what has moved, whether that is drift, and how much of it to take off. The
- * numbers here were calibrated on videos that have no drift (bench drift, unit_video_drift.c); units are visible ones, so they do not
+ * numbers here were calibrated on drawn videos (unit_video_drift.c, scenes of toybox/train/world.py); units are visible ones, so they do not
  * depend on the model. */
 #include "video/drift_tiles.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double rate_fast = 1.5;  /* Delta E a second, median of tiles: a change */
+static const double rate_fast = 1.5;  /* Delta E a second that tiles move together: a change */
 static const double rate_asked = 0.3; /* the same where the prompt speaks of light */
 static const double cut_jump = 8;     /* Delta E from one frame to the next ... */
 static const double cut_ratio = 4;    /* ... and so many times the usual: a cut */
@@ -198,7 +198,7 @@ static void compare(lti_drift *d, lt_drift_vector *v, lti_tiles mean)
         raise_level(v, LT_DRIFT_CONTRAST, fabs(v->contrast) / tol_contrast / contrast);
         raise_level(v, LT_DRIFT_SATURATION, fabs(v->saturation) / tol_saturation / saturation);
     }
-    d->over = v->level >= 1 ? d->over + 1 : 0;
+    d->over += v->level >= 1 ? d->over < 3 : -(d->over > 0);
     judge_others(d, v);
     /* the picture has become another one, little by little */
     d->strange =

@@ -64,7 +64,7 @@ typedef struct lti_drift {
     double before[3],
         wander[3]; /* distance, contrast, saturation of the group before; mean of how they change */
     /* the controller */
-    int32_t over; /* groups in a row at level 1 or more */
+    int32_t over; /* up with a group at level 1 or more, to 3, down with another */
     bool active;
     double gain;
     int32_t acting; /* groups since it became active */

@@ -171,9 +171,10 @@ static double block_seconds(const lt_session *s, int32_t frames)
 static bool correct_parts(lt_session *s, const lti_latent *z, int32_t first)
 {
     lti_watch *w = s->watch;
+    const lt_drift_vector since = {.settled = w->levels > 0, .level = w->level};
     const double gain =
         w->mode == LT_DRIFT_CORRECT && w->has_vector
-            ? lti_drift_decide(&w->j.drift, &w->vector, block_seconds(s, z->frames - first))
+            ? lti_drift_decide(&w->j.drift, &since, block_seconds(s, z->frames - first))
             : 0;
     const bool contrast =
         w->vector.kind == LT_DRIFT_CONTRAST || w->vector.kind == LT_DRIFT_SATURATION;
@@ -330,6 +331,11 @@ static void end_vector(lt_session *s, lt_drift_vector *v)
     v->renditions = w->renditions;
     w->renditions_known = false;
     turn_reference(w);
+    if (v->block != w->vector.block) {
+        w->level = 0;
+        w->levels = 0;
+    }
+    if (v->settled) w->level += (v->level - w->level) / ++w->levels;
     w->vector = *v;
     w->has_vector = true;
     s->report.drift_vectors++;
@@ -455,5 +461,8 @@ lt_status lti_watch_state(lt_session *s, lti_state *io)
         LT_TRY(lti_field_state(&w->field[i], w->channels, io));
     LT_TRY(vector_state(io, &w->now));
     LT_TRY(lti_state_bool(io, "there is a vector", &w->has_vector));
+    LT_TRY(lti_state_real(io, "level", &w->level, 0, 1e9));
+    LT_TRY(lti_state_int32(io, "levels", &w->levels, 0, 1 << 20));
+    LT_TRY(lti_state_int(io, "block of the vector", &w->vector.block, 0, INT64_MAX));
     return vector_state(io, &w->vector);
 }
