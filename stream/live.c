@@ -55,7 +55,8 @@ struct lti_live {
     int32_t prompt;
     int64_t block;
     double progress_at, key_at;
-    uint8_t *before; /* the last frame's samples, for motion */
+    int64_t drift_end; /* of the frames that the last vector was of */
+    uint8_t *before;   /* the last frame's samples, for motion */
 };
 
 /* ---- making ---- */
@@ -535,6 +536,21 @@ static json_t *measure(lti_live *l, const uint8_t *rgb, int32_t width, int32_t h
                      motion / (double)n / 255);
 }
 
+/* What the session's monitor says, once a vector; NULL: nothing new. */
+static json_t *drift_of(lti_live *l)
+{
+    const lt_drift_vector *v = lt_session_drift(l->session);
+    if (!v || v->first_frame + v->frames <= l->drift_end) return NULL;
+    l->drift_end = v->first_frame + v->frames;
+    return json_pack("{s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:s, s:b}",
+                     "first_frame", (json_int_t)v->first_frame, "frames", v->frames, "settled",
+                     v->settled, "exposure", v->exposure, "colour", v->colour, "contrast",
+                     v->contrast, "saturation", v->saturation, "sharpness", v->sharpness, "motion",
+                     v->motion, "flicker", v->flicker, "level", v->level, "kind",
+                     lt_drift_kind_name(v->kind), "action", lt_drift_action_name(v->action),
+                     "alarm", v->alarm);
+}
+
 static void tell_stats(lti_live *l, const lt_frames *f, double seconds)
 {
     const int64_t end = f->first + f->count;
@@ -547,13 +563,13 @@ static void tell_stats(lti_live *l, const lt_frames *f, double seconds)
     if (lead < 0 && !l->free_pace) lti_count(l->srv->metrics, LTI_COUNT_DEADLINES_MISSED, 1);
     lti_observe(l->srv->metrics, LTI_TIME_DECODE, f->decode_seconds);
     json_t *picture = measure(l, f->rgb, f->width, f->height);
-    say(l,
-        json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:i, s:o*}", "type", "stats",
-                  "frame", (json_int_t)end, "pts", (json_int_t)(end * 1000000 / l->options.fps),
-                  "block", (json_int_t)f->block, "gen_fps", mean, "block_ms",
-                  1000 * f->block_seconds, "decode_ms", 1000 * f->decode_seconds, "lead_ms",
-                  1000 * lead, "attention_density", f->attention_density, "cache_bytes",
-                  (json_int_t)f->cache_bytes, "prompt", f->prompt, "picture", picture));
+    say(l, json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:i, s:o*, s:o*}", "type",
+                     "stats", "frame", (json_int_t)end, "pts",
+                     (json_int_t)(end * 1000000 / l->options.fps), "block", (json_int_t)f->block,
+                     "gen_fps", mean, "block_ms", 1000 * f->block_seconds, "decode_ms",
+                     1000 * f->decode_seconds, "lead_ms", 1000 * lead, "attention_density",
+                     f->attention_density, "cache_bytes", (json_int_t)f->cache_bytes, "prompt",
+                     f->prompt, "picture", picture, "drift", drift_of(l)));
 }
 
 static lt_status step(lti_task *t, lt_ctx *ctx)

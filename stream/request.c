@@ -72,7 +72,7 @@ json_t *lti_wire_json(lt_ctx *ctx, const char *text, size_t bytes, size_t max_by
 
 /* ---- fields ---- */
 
-typedef enum field_kind { TEXT, INT, REAL, SEED, BOOL, SIZE, MODE, SAMPLER } field_kind;
+typedef enum field_kind { TEXT, INT, REAL, SEED, BOOL, SIZE, MODE, SAMPLER, DRIFT } field_kind;
 typedef struct field {
     const char *name;
     field_kind kind;
@@ -101,6 +101,7 @@ static const field fields[] = {
     {"round_frames", BOOL, AT(round_frames), 0, 0},
     {"mode", MODE, AT(mode), 0, 0},
     {"sampler", SAMPLER, AT(solver), 0, 0},
+    {"drift", DRIFT, AT(drift), 0, 0},
     {"crf", INT, AT(crf), 1, 51},
 };
 
@@ -195,6 +196,17 @@ static lt_status set_word(lt_ctx *ctx, const field *f, lti_video_request *r, con
             return wrong(ctx, f, "clip, ar or extend");
         return LT_OK;
     }
+    if (f->kind == DRIFT) {
+        if (text && !strcmp(text, "off"))
+            r->drift = LT_DRIFT_OFF;
+        else if (text && !strcmp(text, "watch"))
+            r->drift = LT_DRIFT_WATCH;
+        else if (text && !strcmp(text, "correct"))
+            r->drift = LT_DRIFT_CORRECT;
+        else
+            return wrong(ctx, f, "off, watch or correct");
+        return LT_OK;
+    }
     lt_solver solver;
     if (!text || !lt_solver_parse(text, &solver))
         return wrong(ctx, f, "euler, unipc, dpm++ or renoise");
@@ -227,6 +239,7 @@ static lt_status set_field(lt_ctx *ctx, const field *f, lti_video_request *r, co
         return set_bool(ctx, f, at, v);
     case MODE:
     case SAMPLER:
+    case DRIFT:
         break;
     }
     return set_word(ctx, f, r, v);
@@ -300,12 +313,14 @@ static void fill(lt_session_options *o, const lti_video_request *r, const lt_mod
     if (o->solver_set) o->solver = (lt_solver)r->solver;
     o->seed = r->seed;
     o->image = r->image;
+    o->drift = r->drift;
 }
 
 /* Which field a message of lt_session_validate is about: it begins with its name, or has it inside. */
 static void guess_param(lti_param *param, const char *message)
 {
     static const char *const names[][2] = {{"first frame", "input_reference"},
+                                           {"drift", "drift"},
                                            {"num_frames", "num_frames"},
                                            {"frames", "num_frames"},
                                            {"size", "size"},
@@ -378,6 +393,9 @@ json_t *lti_video_request_echo(const lt_session_options *o, const lt_model_info 
                   ar       ? "ar"
                   : extend ? "extend"
                            : "clip");
+    if (p && o->drift != LT_DRIFT_OFF)
+        json_object_set_new(p, "drift",
+                            json_string(o->drift == LT_DRIFT_WATCH ? "watch" : "correct"));
     if (p && o->attention) json_object_set_new(p, "attention", json_string(o->attention));
     if (p && ar && o->cache) json_object_set_new(p, "cache", json_string(o->cache));
     return p;

@@ -226,6 +226,7 @@ typedef struct lti_video_request {
     lt_mode mode;
     int32_t solver; /* -1: not given */
     int32_t crf;
+    lt_drift_mode drift;
     const uint8_t *image; /* borrowed: not a field */
 } lti_video_request;
 /* Fills *r from the fields of an object. `strict`: an unknown field is an error; else it is left. *param: the field that a message is

@@ -88,10 +88,13 @@ async def one_stream(server):
 
 async def jpeg(server):
     async with Client(server) as c:
-        await c.say(**dict(START, num_frames=13), wire="jpeg")
+        await c.say(**dict(START, num_frames=13), wire="jpeg", drift="watch")
         await c.until(lambda i: isinstance(i, serve.Unit) and i.kind == "end")
         frames = c.frames()
         check(len(frames) == 13 and all(u.kind == "jpeg" and u.payload[:2] == b"\xff\xd8" and b"AI-generated" in u.payload for u in frames), "JPEG frames")
+        drift = [e["drift"] for e in c.events if e["type"] == "stats" and "drift" in e]
+        check(drift and drift[0]["first_frame"] == 0 and {"exposure", "colour", "level", "kind", "action"} <= set(drift[0]) and
+              sum(d["frames"] for d in drift) == 13, "the drift vector of every block: %r" % drift)
 
 
 async def controls(server):
