@@ -133,7 +133,7 @@ static void wrong_names_are_corrected(void **state)
     expect(PARSE(s, "1", "2", "3", "4", "5", "6", "7", "8", "9"), LT_ERR_ARG, "more words");
 }
 
-static void later_features_are_refused(void **state)
+static void words_are_checked(void **state)
 {
     (void)state;
     lti_settings s;
@@ -149,8 +149,11 @@ static void later_features_are_refused(void **state)
     assert_int_equal(lti_settings_check(ctx, &s), LT_OK);
     assert_int_equal(PARSE(s, "x", "--attention", "dnse"), LT_OK);
     expect(lti_settings_check(ctx, &s), LT_ERR_ARG, "dnse");
+    assert_int_equal(PARSE(s, "x", "--attention", "sta:file=/nowhere/w.txt"), LT_OK);
+    expect(lti_settings_check(ctx, &s), LT_ERR_IO, "/nowhere/w.txt cannot be read");
     assert_int_equal(PARSE(s, "x", "--drift", "watch"), LT_OK);
-    expect(lti_settings_check(ctx, &s), LT_ERR_UNSUPPORTED, "--drift");
+    assert_int_equal(lti_settings_check(ctx, &s), LT_OK);
+    assert_int_equal(s.drift, LTI_DRIFT_WATCH);
 }
 
 static void json_is_checked_alike(void **state)
@@ -241,7 +244,7 @@ int main(void)
         cmocka_unit_test(defaults_say_nothing),
         cmocka_unit_test(wrong_values_are_named),
         cmocka_unit_test(wrong_names_are_corrected),
-        cmocka_unit_test(later_features_are_refused),
+        cmocka_unit_test(words_are_checked),
         cmocka_unit_test(json_is_checked_alike),
         cmocka_unit_test(utf8),
         cmocka_unit_test(help_lists_the_table),
