@@ -32,9 +32,9 @@ typedef struct lti_scene {
     const lti_key_frame *key; /* [nkeys] */
     bool cached; /* boxes of keys are one frame deep; else keys are laid out as the queries */
     int32_t nk;  /* boxes of keys in memory, seen or not */
-    int32_t (*window)[3]; /* sta: [groups]; NULL: the spec's for all */
-    double keep;                /* topk: at this step */
-    const uint64_t *chosen;     /* topk: a bit a box, [heads][nq][words] */
+    int32_t (*window)[3];   /* sta: [groups]; NULL: the spec's for all */
+    double keep;            /* topk: at this step */
+    const uint64_t *chosen; /* topk: a bit a box, [heads][nq][words] */
     int32_t words;
 } lti_scene;
 
