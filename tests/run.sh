@@ -110,7 +110,7 @@ raced() {
     for case in $some_cases; do
         build-tsan/tests/checkkernels --threads 3 "$case" || return 1
     done
-    run_tests build-tsan -E '^(checkkernels.*|parity|e2e_(batch|blocks|drift|extend|jobs|page|places|sparse))$'
+    run_tests build-tsan -E '^(checkkernels.*|parity|unit_video_snapshot|e2e_(batch|blocks|drift|extend|jobs|page|places|sparse))$'
 }
 
 # Kernels on processors that this machine is not, where they choose their set by themselves: one without AVX-512, one without AVX2.
@@ -150,7 +150,7 @@ fi
 if [ "$quick" != --quick ]; then
     step format formatted
     # From outside, sanitizers see little that the unit tests did not: what takes minutes is left to the plain run.
-    step build-asan build asan && step test-asan run_tests build-asan -E '^e2e_(batch|sparse|page)$'
+    step build-asan build asan && step test-asan run_tests build-asan -E '^e2e_(batch|drift|jobs|page|sparse)$'
     # clang with its warnings, and the fuzz targets, are one build
     if step build-fuzz-clang build fuzz; then
         for target in "$PWD"/build-fuzz/tests/fuzz_*; do

@@ -260,7 +260,8 @@ static void sees_when_nothing_is_there(void **state)
 
 static void pages_stand_alone(void **state)
 {
-    static const double x[] = {0, 1, 2, 3}, y[] = {1, 2, NAN, 4}, e[] = {0.1, 0.2, 0.3, NAN};
+    static const double x[] = {0, 1, 2, 3}, y[] = {1, 2, (double)NAN, 4},
+                        e[] = {0.1, 0.2, 0.3, (double)NAN};
     const lti_series s[] = {{"a<b", x, y, e, 4, false}, {"line", x, y, NULL, 4, true}};
     lt_ctx *ctx = *state;
     char path[] = "/tmp/lt-page-XXXXXX", text[20000];
