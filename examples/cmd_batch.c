@@ -1,6 +1,7 @@
 /* cmd_batch.c: longtake batch FILE.jsonl --out-dir DIR. One JSON object a line, the model loaded once. What became of each item is
  * appended to DIR/manifest.jsonl, one line in one write, so that a second run knows what is done. An item is known by a hash of
- * what it says, of what the command line says, of the model and of its picture. */
+ * what it says, of what the command line says, of the model and of the contents of the files it names. */
+#include "attention/attention.h"
 #include "examples/command.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@ static const char usage[] =
     "(kept\n"
     "in the manifest), and the video options below with underscores. Options given here are\n"
     "defaults for all lines. An error in one line does not stop the rest; a second run skips\n"
-    "what is done.";
+    "what is done. A name belongs to the first line that has it; a line that says the same as an\n"
+    "earlier one is not rendered again, and the manifest says whose video it has.";
 
 enum { MAX_LINE = 1 << 20 };
 
@@ -28,6 +30,8 @@ typedef struct item {
     json_t *json;     /* NULL: the line is broken */
     lti_settings set; /* texts live in json */
     char hash[17];
+    int64_t same;       /* place of the first item with this hash; its own when it is that */
+    bool ran;           /* in this run */
     char message[1024]; /* why it cannot be rendered; "" = it can */
 } item;
 
@@ -43,7 +47,8 @@ typedef struct batch {
     lt_model *loaded;
     json_t *manifest; /* hash -> last entry */
     json_t *files;    /* file name -> true: written by this batch before */
-    json_t *names;    /* name -> hash of the item that has it */
+    json_t *hashes;   /* hash -> place of the first item that has it */
+    json_t *names;    /* name -> the same */
     int manifest_fd;
     item *items;
     size_t count;
@@ -110,6 +115,15 @@ static lt_status check_origins(lt_ctx *ctx, const batch *b, const item *it)
     return check_origin(ctx, it, "dtype", lti_dtype_word(&b->model, b->dev));
 }
 
+/* Which item was the first with `key`: the one that is being read, unless one is known. */
+static json_int_t first_place(const batch *b, json_t *places, const char *key)
+{
+    const json_t *known = json_object_get(places, key);
+    if (known) return json_integer_value(known);
+    json_object_set_new(places, key, json_integer((json_int_t)b->count));
+    return (json_int_t)b->count;
+}
+
 static lt_status check_name(lt_ctx *ctx, const batch *b, const item *it)
 {
     const char *name = it->set.name, *end = name ? strrchr(name, '.') : NULL;
@@ -118,11 +132,10 @@ static lt_status check_name(lt_ctx *ctx, const batch *b, const item *it)
         return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': a plain file name is wanted", name);
     if (end && !strcasecmp(end, ".mp4"))
         return lti_fail(ctx, LT_ERR_ARG, "name '%.200s': without .mp4, which is added", name);
-    const char *other = json_string_value(json_object_get(b->names, name));
-    if (other && strcmp(other, it->hash))
-        return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': an earlier line has it", name);
-    json_object_set_new(b->names, name, json_string(it->hash));
-    return LT_OK;
+    const json_int_t other = first_place(b, b->names, name);
+    if (other == it->same) return LT_OK; /* it is the first that has it, or the same item */
+    return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': line %" PRId64 ", another item, has it", name,
+                    b->items[other].line);
 }
 
 static lt_status check_item(lt_ctx *ctx, const batch *b, const item *it)
@@ -144,6 +157,14 @@ static void hash_file(lt_ctx *ctx, lti_hash *h, const char *path)
     for (size_t n; f && (n = fread(buf, 1, sizeof buf, f)) > 0;)
         lti_hash_add(h, buf, n);
     if (f) fclose(f);
+}
+
+/* Windows of sta that are in a file. */
+static void hash_windows(lt_ctx *ctx, lti_hash *h, const char *attention)
+{
+    lt_sparse_spec spec; /* what is wrong with the text, the check of the item says */
+    if (lt_sparse_parse(&spec, ctx, attention) == LT_OK && spec.file[0])
+        hash_file(ctx, h, spec.file);
 }
 
 static void hash_text(lti_hash *h, const char *text)
@@ -180,6 +201,8 @@ static void hash_item(const batch *b, item *it)
     lti_hash_add(&h, b->model.path, strlen(b->model.path));
     hash_file(b->ctx, &h, it->set.image);
     if (it->set.video) hash_file(b->ctx, &h, it->set.video);
+    if (it->set.prompt_file) hash_file(b->ctx, &h, it->set.prompt_file);
+    hash_windows(b->ctx, &h, it->set.attention);
     if (!it->set.seed.set)
         it->set.seed =
             (lti_seed){h.value & 0xffffffffu, true}; /* so that a rerun makes the same video */
@@ -219,6 +242,7 @@ static void read_item(batch *b, item *it, const char *text, size_t len)
             set_field(b->ctx, it, key, value);
         if (s < 0) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
         hash_item(b, it); /* may leave another message: a picture that is not there */
+        it->same = first_place(b, b->hashes, it->hash);
         if (s == LT_OK) s = check_item(b->ctx, b, it);
     }
     if (s < 0 && !it->message[0]) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
@@ -244,7 +268,7 @@ static lt_status read_items(batch *b, const char *path)
             break;
         }
         b->items = items;
-        items[b->count] = (item){.line = line};
+        items[b->count] = (item){.line = line, .same = (int64_t)b->count};
         if (n > MAX_LINE)
             snprintf(items[b->count].message, sizeof items->message, "longer than %d bytes",
                      MAX_LINE);
@@ -374,10 +398,24 @@ static lt_status render_item(batch *b, item *it, const char *path, double *secon
     return s;
 }
 
+/* An item that an earlier line is too: one video for both, whatever became of it, and an entry of its own for the caller's notes. */
+static lt_status run_again(batch *b, item *it, const item *first)
+{
+    char path[4600];
+    const bool done = is_done(b, first);
+    video_path(b, it, path, sizeof path);
+    snprintf(it->message, sizeof it->message, "the same as line %" PRId64 ", %s", first->line,
+             done ? "which has the video" : "which failed");
+    *(done ? &b->skipped : &b->failed) += 1;
+    fprintf(stderr, "longtake: line %" PRId64 ": %s\n", it->line, it->message);
+    return append(b, it, done ? path : NULL, 0);
+}
+
 static lt_status run_item(batch *b, item *it)
 {
     char path[4600];
     double seconds = 0;
+    it->ran = true;
     video_path(b, it, path, sizeof path);
     lt_status s = LT_ERR_ARG;
     if (!it->message[0]) {
@@ -402,12 +440,16 @@ static lt_status run_all(batch *b, const char *path)
     LT_TRY(open_manifest(b));
     lt_status s = LT_OK;
     for (size_t i = 0; i < b->count && s == LT_OK; i++) {
+        item *it = &b->items[i];
+        const item *first = &b->items[it->same];
         if (lti_interrupted(b->interrupt))
             s = LT_ERR_CANCELLED;
-        else if (is_done(b, &b->items[i]))
+        else if (first != it && first->ran && !it->message[0])
+            s = run_again(b, it, first);
+        else if (is_done(b, it))
             b->skipped++;
         else
-            s = run_item(b, &b->items[i]);
+            s = run_item(b, it);
     }
     printf("%d done, %d skipped, %d failed of %zu\n", b->done, b->skipped, b->failed, b->count);
     if (s == LT_ERR_CANCELLED)
@@ -431,6 +473,7 @@ static lt_status run_batch(lt_ctx *ctx, const lti_settings *set, const lti_posit
                .manifest_fd = -1,
                .manifest = json_object(),
                .files = json_object(),
+               .hashes = json_object(),
                .names = json_object()};
     lti_progress_begin(&b.progress, set->quiet);
     const lt_status s = run_all(&b, pos->text[0]);
@@ -439,6 +482,7 @@ static lt_status run_batch(lt_ctx *ctx, const lti_settings *set, const lti_posit
     free(b.items);
     json_decref(b.manifest);
     json_decref(b.files);
+    json_decref(b.hashes);
     json_decref(b.names);
     if (b.manifest_fd >= 0) close(b.manifest_fd);
     lt_model_close(&b.loaded);

@@ -47,17 +47,16 @@ static lt_log_level log_level(void)
     return LT_LOG_WARN;
 }
 
-/* A file of ours that got number 2 would take what is said on standard error into itself. */
+/* A file of ours that got number 2 would take what is said on standard error into itself. Where standard output was closed its number
+ * is taken by what cannot be written to, so that end() says that nothing arrived. */
 static void open_standard_files(void)
 {
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR); /* the lowest number that is free */
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) close(fd);
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
+        if (fcntl(number, F_GETFD) < 0) /* open() takes the lowest number that is free */
+            (void)!open("/dev/null", number == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* What was printed may not have arrived: a full disk. */
+/* What was printed may not have arrived: a full disk, nothing open. */
 static int end(int status)
 {
     if (!fflush(stdout) && !ferror(stdout)) return status;

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import time
 
@@ -23,9 +24,9 @@ def batch(name, *args):
     return longtake("batch", name, "--out-dir", "out", "--model", MODEL, *args)
 
 
-def manifest():
+def manifest(last=0):
     with open(path("out/manifest.jsonl")) as f:
-        return [json.loads(line) for line in f]
+        return [json.loads(line) for line in f.readlines()[-last:]]
 
 
 write("items.jsonl",
@@ -59,7 +60,7 @@ check([e["line"] for e in m] == [1, 2, 3] + list(range(5, 23)), "an entry for ea
 status = {e["line"]: e["status"] for e in m}
 message = {e["line"]: e["message"] for e in m}
 check([l for l in sorted(status) if status[l] == "done"] == [1, 2, 7], "done: %r" % status)
-for line, text in ((3, "JSON"), (5, "65"), (6, "nearest: seed"), (8, "prompt"), (9, "../ring"), (10, "cube"), (11, "model"),
+for line, text in ((3, "JSON"), (5, "65"), (6, "nearest: seed"), (8, "prompt"), (9, "../ring"), (10, "'cube': line 2, another item"), (11, "model"),
                    (12, "10"), (13, "duplicate"), (14, "none.png"), (6, "known: prompt, name"), (6, "num_inference_steps"), (15, "size"),
                    (16, "too big integer"), (16, "written as a text"), (17, "NaN"), (18, "dtype"), (19, "vae"), (20, "without .mp4"),
                    (21, "the text is empty"), (22, "unknown field 'x")):
@@ -126,6 +127,67 @@ check(r.returncode == 0, "parameters as a line: %s" % r.stderr)
 again = json.loads(longtake("inspect", "out/again.mp4", "--json").stdout)
 check(again["metadata"]["comment"] == info["metadata"]["comment"], "the same parameters")
 check(e2e.read("out/again.mp4") == e2e.read("out/cube.mp4"), "the same file")
+
+# A line that says the same as an earlier one has its video, and an entry for its own notes; one that fails is not tried twice.
+write("twice.jsonl", {"prompt": "a red ball", "seed": 5, "name": "five"}, {"prompt": "a red ball", "seed": 5, "name": "five", "user": "u2"},
+      {"prompt": "a red ball", "seed": 6, "name": "five"}, {"prompt": "a", "image": "none.png"}, {"image": "none.png", "prompt": "a"})
+r = batch("twice.jsonl")
+check(r.returncode == 1 and "1 done, 1 skipped, 3 failed of 5" in r.stdout, "twice: %r" % r.stdout)
+for text in ("line 2: the same as line 1, which has the video", "line 3: name 'five': line 1, another item, has it",
+             "line 5: the same as line 4, which failed"):
+    check(text in r.stderr, "twice: %r not in %r" % (text, r.stderr))
+m = manifest(5)
+check([(e["line"], e["status"], e["file"]) for e in m] == [(1, "done", "five.mp4"), (2, "done", "five.mp4"), (3, "failed", ""),
+                                                           (4, "failed", ""), (5, "failed", "")], "twice: %r" % m)
+check(m[0]["hash"] == m[1]["hash"] and m[0]["bytes"] == m[1]["bytes"] and m[1]["user"] == "u2" and "line 1" in m[1]["message"], "twice: notes")
+check("0 done, 2 skipped, 3 failed of 5" in batch("twice.jsonl").stdout, "twice: a second run")
+
+# Whatever makes another video makes another item, also when only the contents of a file it names have changed.
+write("base.jsonl", {"prompt": "a red ball", "seed": 3, "size": "32x32", "num_frames": 9, "num_inference_steps": 1})
+write("named.jsonl", {"prompt": "a red ball", "seed": 3, "size": "32x32", "num_frames": 9, "num_inference_steps": 1, "image": "first.bmp",
+                      "prompt_file": "prompts.txt"})
+AR = ("--mode", "ar", "--cache", "self-forcing:window=4,block=2")
+
+
+def once(name, *args):
+    r = batch(name, *args)
+    check("1 done, 0 skipped, 0 failed of 1" in r.stdout, "another item: %s %s: %r %r" % (name, args, r.stdout, r.stderr))
+
+
+def content(name, text):
+    with open(path(name), "w") as f:
+        f.write(text)
+
+
+def picture(blue):  # one pixel, as a BMP
+    with open(path("first.bmp"), "wb") as f:
+        f.write(b"BM" + struct.pack("<IHHIIiiHHIIiiII", 58, 0, 0, 54, 40, 1, 1, 1, 24, 0, 4, 0, 0, 0, 0) + bytes((blue, 0, 0, 0)))
+
+
+def windows(side):  # of the tiny model's layers and heads
+    with open(path("tiny/transformer/config.json")) as f:
+        c = json.load(f)
+    content("windows.txt", "windows %d %d\n" % (c["num_layers"], c["num_attention_heads"]) +
+            (side + " ") * (c["num_layers"] * c["num_attention_heads"]))
+
+
+windows("1x1x1")
+content("prompts.txt", "f4 a blue cube\n")
+picture(255)
+for args in ((), AR, AR[:2] + ("--cache", "self-forcing:window=5,block=2"), AR + ("--drift", "watch"), AR + ("--drift", "correct"),
+             AR + ("--inject", "blur,at=0"), AR + ("--inject", "exposure=3,at=0"), ("--attention", "radial:layers=0,base=2"),
+             ("--attention", "topk:keep=0.3,tile=1x2x2"), ("--attention", "sta:file=windows.txt,tile=1x2x2"),
+             ("--mode", "extend:segment=5")):
+    once("base.jsonl", *args)
+check("0 done, 1 skipped" in batch("base.jsonl", "--attention", "sta:file=windows.txt,tile=1x2x2").stdout, "the same windows")
+windows("3x1x1")
+once("base.jsonl", "--attention", "sta:file=windows.txt,tile=1x2x2")
+once("named.jsonl", *AR)
+check("0 done, 1 skipped" in batch("named.jsonl", *AR).stdout, "the same files")
+content("prompts.txt", "f4 a blue ball\n")
+once("named.jsonl", *AR)
+picture(0)
+once("named.jsonl", *AR)
 
 # Somebody else's file is not replaced.
 write("mine.jsonl", {"prompt": "a red ball", "seed": 1, "name": "mine"})

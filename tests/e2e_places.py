@@ -27,15 +27,20 @@ def write(name, text="mine"):
 # Closed standard files: no file of ours takes their number.
 r = render("a.mp4", *SHORT)
 check(r.returncode == 0, "render: " + r.stderr)
-for closed in ("2>&-", "0<&- 1>&- 2>&-"):
+for closed, status in (("2>&-", 0), ("0<&-", 0), ("0<&- 1>&- 2>&-", 1)):  # 1: nobody can read where the file is
     r = shell('exec "$0" render "$@" ' + closed, PROMPT, "-o", "b.mp4", "--overwrite", "--model", MODEL, *SHORT)
-    check(r.returncode == 0 and e2e.read("b.mp4") == e2e.read("a.mp4"), "closed: %s" % closed)
+    check(r.returncode == status and e2e.read("b.mp4") == e2e.read("a.mp4"), "closed: %s: %d" % (closed, r.returncode))
 
-# A full disk behind standard output.
-if os.path.exists("/dev/full"):
-    for words in ("--help", "--version", "render --help", "inspect a.mp4 --json"):
-        r = shell('exec "$0" %s >/dev/full' % words)
-        check(r.returncode == 1 and r.stderr.count("longtake: cannot write to standard output") == 1, "full: %s" % words)
+# Results that cannot be printed: a full disk behind standard output, or nothing.
+write("item.jsonl", json.dumps({"prompt": PROMPT, "num_frames": 5, "num_inference_steps": 1}))
+everything = ("--help", "--version", "render --help", "inspect a.mp4 --json", "inspect " + MODEL, "measure a.mp4", "measure a.mp4 --csv",
+              "batch item.jsonl --out-dir out --model " + MODEL,
+              "bench attention --size 16x16 --num-frames 1 --repeat 1 --methods radial")
+for out, commands in ((">&-", everything), (">/dev/full", everything[:4] if os.path.exists("/dev/full") else ())):
+    for words in commands:
+        r = shell('exec "$0" %s %s' % (words, out))
+        check(r.returncode == 1 and r.stderr.count("longtake: cannot write to standard output") == 1,
+              "%s: %s: %d %s" % (out, words, r.returncode, r.stderr))
 
 # The part, the report's part and the video's name lead elsewhere.
 write("other.txt")
