@@ -231,8 +231,10 @@ static float value(int64_t frame, int what, int64_t i)
 
 enum { Q, K, V };
 
-/* Draws a block: puts its keys and values into layer 1 (frame numbers from `base`) and attends with its queries. */
-static void draw(const fixture *f, lt_cache *c, int32_t frames, int64_t base, float *out)
+/* Draws a block: puts its keys and values into layer 1 (frame numbers from `base`) and attends with its queries; plan NULL: as the
+ * cache says. */
+static void draw_as(const fixture *f, lt_cache *c, int32_t frames, int64_t base, float *out,
+                    lt_plan *(*plan)(const fixture *f, const lt_cache *c))
 {
     assert_int_equal(lt_cache_reserve(c, frames), LT_OK);
     const int64_t first = lt_cache_next_frame(c) - base, n = frames * TOKENS;
@@ -261,6 +263,7 @@ static void draw(const fixture *f, lt_cache *c, int32_t frames, int64_t base, fl
                                  .eps = -1,
                                  .rope = lt_cache_query_rope(c)};
     assert_int_equal(lt_qknorm(f->dev, &turn), LT_OK);
+    lt_plan *own = plan ? plan(f, c) : NULL;
     const lt_attention_args a = {.out = {res, LT_F32, 0},
                                  .q = {dev, LT_F32, 0},
                                  .k = kv,
@@ -270,13 +273,19 @@ static void draw(const fixture *f, lt_cache *c, int32_t frames, int64_t base, fl
                                  .heads = HEADS,
                                  .head_dim = SIZE,
                                  .scale = 1 / sqrtf(SIZE),
-                                 .plan = lt_cache_plan(c),
+                                 .plan = own ? lt_plan_kernel(own) : lt_cache_plan(c),
                                  .k_rope = lt_cache_key_rope(c)};
     assert_int_equal(lt_attention(f->dev, &a), LT_OK);
     assert_int_equal(lt_dev_download(f->dev, out, res, (size_t)(n * DIM) * 4), LT_OK);
+    lt_plan_destroy(&own);
     lt_dev_free(f->dev, dev);
     lt_dev_free(f->dev, res);
     free(q);
+}
+
+static void draw(const fixture *f, lt_cache *c, int32_t frames, int64_t base, float *out)
+{
+    draw_as(f, c, frames, base, out, NULL);
 }
 
 /* A cache as the reference has it: keys turned when written, rows moved when the window rolls. */
@@ -477,6 +486,97 @@ static void kept_frames_are_opened_again_and_taken_over(void **state)
     lt_cache_destroy(&d);
 }
 
+enum { WINDOW = 9 };
+
+/* Two blocks of three frames are open. The first sees a window up to its own last frame, the second one up to its own. */
+static lt_plan *two_blocks(const fixture *f, const lt_cache *c)
+{
+    int32_t n, count = 0, row[3] = {0};
+    lt_run runs[2 * WINDOW];
+    const lt_cache_frame *l = lt_cache_list(c, &n);
+    const int32_t q_off[] = {0, 3 * TOKENS, 6 * TOKENS};
+    for (int32_t t = 0; t < 2; t++) {
+        const int64_t last = l[n - 4 + 3 * t].frame;
+        for (int32_t slot = 0; slot < 12; slot++)
+            for (int32_t i = 0; i < n; i++)
+                if (l[i].slot == slot && l[i].frame <= last && l[i].frame > last - WINDOW) {
+                    if (count > row[t] && runs[count - 1].end == slot * TOKENS)
+                        runs[count - 1].end += TOKENS;
+                    else
+                        runs[count++] = (lt_run){slot * TOKENS, (slot + 1) * TOKENS, 0, 0};
+                }
+        row[t + 1] = count;
+    }
+    const lt_plan_desc d = {.lq = 6 * TOKENS,
+                            .lk = lt_cache_rows(c),
+                            .nq = 2,
+                            .ngroups = 1,
+                            .heads = HEADS,
+                            .q_off = q_off,
+                            .row = row,
+                            .runs = runs};
+    lt_plan *p;
+    if (lt_plan_create(&p, f->dev, &d) < 0) fail_msg("%s", lt_error(f->ctx));
+    return p;
+}
+
+/* Spec 2.5 b: the clean pass of a block and the first of the next are one call when each has its own list of keys: the first must not
+ * see the second, and still sees what the second pushes out. */
+static void a_clean_pass_and_the_next_block_are_one_call(void **state)
+{
+    const fixture *f = *state;
+    enum { BLOCKS = 9, NUMBERS = 3 * TOKENS * DIM };
+    float want[BLOCKS][NUMBERS], got[2][NUMBERS];
+    lt_cache *c = make(f, "self-forcing:window=9"),
+             *both = make(f, "self-forcing:window=12,block=6");
+    for (int b = 0; b < BLOCKS; b++) {
+        draw(f, c, 3, 0, want[b]);
+        assert_int_equal(lt_cache_commit(c), LT_OK);
+    }
+    for (int b = 0; b + 1 < BLOCKS; b++) {
+        draw_as(f, both, 6, 0, got[0], two_blocks);
+        for (int half = 0; half < 2; half++)
+            for (int d = 0; d < NUMBERS; d++)
+                if (fabsf(got[half][d] - want[b + half][d]) > 2e-6f)
+                    fail_msg("block %d of two from %d, number %d: %g, not %g", half, b, d,
+                             (double)got[half][d], (double)want[b + half][d]);
+        lt_cache_rollback(both);
+        draw(f, both, 3, 0, got[0]);
+        assert_int_equal(lt_cache_commit(both), LT_OK);
+    }
+    lt_cache_destroy(&c);
+    lt_cache_destroy(&both);
+}
+
+/* Spec 17.2 where frames are turned: places are numbers, there is no end of a table. */
+static void turns_by_the_frequencies(void **state)
+{
+    const fixture *f = *state;
+    static const double want[3][2] = {{0, 1}, {1, 0.657933224657568}, {21, 1.519911082952933e-4}};
+    enum { PAIRS = 22, NUMBERS = 2 * PAIRS };
+    static const int64_t places[] = {1, 5000};
+    float cs[NUMBERS];
+    for (size_t i = 0; i < LT_COUNT(places); i++) {
+        lt_cache_options o = options("self-forcing");
+        o.head_dim = 128;
+        o.first_frame = places[i];
+        lt_cache *c;
+        assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_OK);
+        assert_int_equal(lt_cache_reserve(c, 1), LT_OK);
+        assert_int_equal(lt_cache_open_row(c, 0), 0);
+        assert_int_equal(lt_cache_key_rope(c)->pairs[0], PAIRS);
+        assert_int_equal(lt_dev_download(f->dev, cs, lt_cache_key_rope(c)->table[0], sizeof cs),
+                         LT_OK);
+        for (int k = 0; k < 3; k++) {
+            const double turn = (double)places[i] * want[k][1];
+            const float *at = cs + 2 * (int)want[k][0];
+            assert_true(fabs((double)at[0] - cos(turn)) < 1e-7);
+            assert_true(fabs((double)at[1] - sin(turn)) < 1e-7);
+        }
+        lt_cache_destroy(&c);
+    }
+}
+
 /* Frames of the past weigh b as much as they would: the same as their values' mean and sum say. */
 static void bias_weakens_the_past(void **state)
 {
@@ -515,6 +615,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(redrawn_blocks_are_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kept_frames_are_opened_again_and_taken_over, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_clean_pass_and_the_next_block_are_one_call, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(turns_by_the_frequencies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bias_weakens_the_past, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

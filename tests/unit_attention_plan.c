@@ -284,6 +284,34 @@ static void rope_values(void **state)
     lt_rope_tables_destroy(&t);
 }
 
+/* Spec of autoregressive generation, 17.2: what a step of one place turns a pair by, head size 128. */
+static void rope_frequencies(void **state)
+{
+    const fixture *f = *state;
+    static const struct {
+        int axis, pair;
+        double turn;
+    } want[] = {{0, 0, 1},
+                {0, 1, 0.657933224657568},
+                {0, 21, 1.519911082952933e-4},
+                {1, 1, 0.6449466771037624},
+                {2, 20, 1.5505157798326253e-4}};
+    lt_rope_tables t;
+    float table[3][2 * 22 * 2];
+    assert_int_equal(lt_rope_tables_create(&t, f->dev, 128, (const int32_t[]){2, 2, 2}, 10000),
+                     LT_OK);
+    for (int a = 0; a < 3; a++)
+        assert_int_equal(lt_dev_download(f->dev, table[a], t.table[a],
+                                         (size_t)(2 * t.pairs[a] * 2) * sizeof(float)),
+                         LT_OK);
+    for (size_t i = 0; i < LT_COUNT(want); i++) {
+        const float *cs = table[want[i].axis] + (t.pairs[want[i].axis] + want[i].pair) * 2;
+        const double turn = atan2((double)cs[1], (double)cs[0]);
+        assert_true(fabs(turn / want[i].turn - 1) < 2e-7);
+    }
+    lt_rope_tables_destroy(&t);
+}
+
 static void positions_follow_the_grid(void **state)
 {
     (void)state;
@@ -301,15 +329,11 @@ static void positions_follow_the_grid(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {T(accepts_what_is_right),
-                                       T(refuses_tiles),
-                                       T(refuses_runs),
-                                       T(dense_reads_everything),
-                                       T(survives_a_full_device),
-                                       T(text_plan_is_all_512_keys),
-                                       T(rope_sections),
-                                       T(rope_values),
-                                       T(positions_follow_the_grid)};
+    const struct CMUnitTest tests[] = {T(accepts_what_is_right),  T(refuses_tiles),
+                                       T(refuses_runs),           T(dense_reads_everything),
+                                       T(survives_a_full_device), T(text_plan_is_all_512_keys),
+                                       T(rope_sections),          T(rope_values),
+                                       T(rope_frequencies),       T(positions_follow_the_grid)};
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  * again under another prompt are those of a rollout that had it from the beginning, as far as it can be; a renewal that is cut short. */
 #include "tests/tiny_model.h"
 #include "video/model_internal.h"
-#include "video/rollout.h"
+#include "video/rollout_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -204,6 +204,62 @@ static void recached_frames_are_as_if_given(void **state)
     close_world(&w);
 }
 
+typedef struct contents {
+    lt_cache_frame list[6];
+    int32_t count;
+    int64_t next;
+    float *rows[2]; /* of the first layer and the last */
+    size_t bytes;
+} contents;
+
+static contents look(const world *w, const lti_rollout *r)
+{
+    const lt_cache *c = lti_rollout_cache(r, false);
+    contents a = {.next = lt_cache_next_frame(c)};
+    const lt_cache_frame *l = lt_cache_kept(c, &a.count);
+    memcpy(a.list, l, (size_t)a.count * sizeof *l);
+    for (int i = 0; i < 2; i++) {
+        const lt_mat m = lt_cache_layer(c, i ? lti_dit_get_config(w->model->dit)->layers - 1 : 0);
+        a.bytes = (size_t)(lt_cache_rows(c) / 6 * a.count) * (size_t)m.ld * sizeof(float);
+        a.rows[i] = malloc(a.bytes);
+        assert_int_equal(lt_dev_download(w->dev, a.rows[i], m.data, a.bytes), LT_OK);
+    }
+    return a;
+}
+
+/* Spec 17.7: the clean pass of a block, run once more, changes neither the list of frames nor their slots nor what is in them. */
+static void a_second_clean_pass_changes_nothing(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w);
+    lti_rollout *r = open_rollout(&w, "self-forcing:window=6,block=2", 0, 1);
+    for (int k = 0; k < 2; k++) {
+        draw(&w, r, NULL);
+        keep(&w, r);
+    }
+    const contents first = look(&w, r);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(lti_rollout_prompt(r, prompt(&w, 0), ROWS, true), LT_OK);
+        assert_int_equal(lti_rollout_renew(r, BLOCK), LT_OK);
+        const contents now_there = look(&w, r);
+        assert_int_equal(now_there.next, first.next);
+        assert_int_equal(now_there.count, first.count);
+        for (int32_t i = 0; i < first.count; i++) {
+            assert_int_equal(now_there.list[i].frame, first.list[i].frame);
+            assert_int_equal(now_there.list[i].slot, first.list[i].slot);
+        }
+        for (int i = 0; i < 2; i++) {
+            assert_memory_equal(now_there.rows[i], first.rows[i], first.bytes);
+            free(now_there.rows[i]);
+        }
+    }
+    free(first.rows[0]);
+    free(first.rows[1]);
+    lti_rollout_destroy(&r);
+    close_world(&w);
+}
+
 /* Cancelled at its first pass, then drawn again: the same bits. */
 static void a_renewal_can_begin_again(void **state)
 {
@@ -252,6 +308,7 @@ int main(void)
         cmocka_unit_test(a_thousand_blocks_are_alike),
         cmocka_unit_test(recached_frames_are_as_if_given),
         cmocka_unit_test(a_renewal_can_begin_again),
+        cmocka_unit_test(a_second_clean_pass_changes_nothing),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }
