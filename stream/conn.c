@@ -152,17 +152,29 @@ static json_t *limits(const lt_server *srv)
                      srv->o.resume_seconds);
 }
 
+/* What `start` with a prompt alone would make. */
+static lt_status defaults(lt_session_options *out, const lt_server *srv)
+{
+    char prompt[] = "x";
+    lti_video_request r = {.prompt = prompt, .guidance_scale = -1, .solver = -1, .seed_set = true};
+    lti_param param;
+    lti_video_request_live(&r, &srv->info, srv->o.max_seconds);
+    return lti_video_request_options(out, srv->ctx, &r, &srv->info, srv->o.max_seconds, &param);
+}
+
 static json_t *model(const lt_server *srv)
 {
     const lt_model_info *i = &srv->info;
+    lt_session_options d;
     const char *slash = strrchr(srv->o.model.path, '/'); /* no path of this machine is told */
+    if (defaults(&d, srv) < 0) return NULL;
     return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:i, s:i, s:b}", "name",
                      slash && slash[1] ? slash + 1 : srv->o.model.path, "family", i->family,
-                     "width", i->default_width, "height", i->default_height, "num_frames",
-                     i->default_frames, "fps", i->default_fps, "num_inference_steps",
-                     i->default_steps, "guidance_scale", i->default_guidance, "flow_shift",
-                     i->default_shift, "mode", i->causal ? "ar" : "clip", "size_multiple",
-                     i->size_multiple, "frame_scale", i->frame_scale, "causal", i->causal);
+                     "width", d.width, "height", d.height, "num_frames", d.num_frames, "fps", d.fps,
+                     "num_inference_steps", d.num_inference_steps, "guidance_scale",
+                     d.guidance_scale, "flow_shift", d.flow_shift, "mode",
+                     d.mode == LT_MODE_AR ? "ar" : "clip", "size_multiple", i->size_multiple,
+                     "frame_scale", i->frame_scale, "causal", i->causal);
 }
 
 static bool authorized(lti_conn *c, const char *token)
@@ -197,10 +209,10 @@ static void on_hello(lti_conn *c, const lti_message *m)
         end(c, LTI_CLOSE_POLICY, "unauthorized");
         return;
     }
-    answer(c,
-           json_pack("{s:s, s:s, s:s, s:b, s:o, s:o}", "type", "welcome", "protocol", "longtake.v1",
-                     "server", c->srv->o.version, "ready", atomic_load(&c->srv->ready) == 1,
-                     "model", model(c->srv), "limits", limits(c->srv)));
+    answer(c, json_pack("{s:s, s:s, s:s, s:b, s:o*, s:o}", "type", "welcome", "protocol",
+                        "longtake.v1", "server", c->srv->o.version, "ready",
+                        atomic_load(&c->srv->ready) == 1, "model", model(c->srv), "limits",
+                        limits(c->srv)));
     if (by_resume) resume(c, m);
 }
 
@@ -226,6 +238,7 @@ static lt_status create_live(lti_conn *c, lti_message *m, lti_live **out)
     lt_server *srv = c->srv;
     lt_session_options o;
     lt_estimate e;
+    lti_video_request_live(&m->request, &srv->info, srv->o.max_seconds);
     LT_TRY(lti_video_request_options(&o, srv->ctx, &m->request, &srv->info, srv->o.max_seconds,
                                      &m->param));
     LT_TRY(lt_session_estimate(&e, srv->ctx, &srv->o.model, &o));

@@ -309,11 +309,17 @@ static bool refused(lt_server *srv, lti_http *h)
     return true;
 }
 
+/* The library knows this name, so it is no custom header. */
+static bool is_chunked(struct lws *wsi)
+{
+    return lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) > 0;
+}
+
 /* True when a body is on its way that the route takes. */
 static bool awaits_body(lt_server *srv, lti_http *h, struct lws *wsi)
 {
     const bool has = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
-    const bool chunked = lws_hdr_custom_length(wsi, "transfer-encoding:", 18) > 0;
+    const bool chunked = is_chunked(wsi);
     if (!has && !chunked && h->rq.method != LTI_POST) return false;
     if (!has && !chunked && h->route->max_body <= LTI_SMALL_BODY) {
         h->close_after = true; /* what may follow all the same is not a request */
@@ -373,8 +379,7 @@ static int begin(lt_server *srv, session *s, struct lws *wsi, const char *path)
         h->close_after = true;
     } else if (refused(srv, h))
         h->close_after = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0 ||
-                         lws_hdr_custom_length(wsi, "transfer-encoding:", 18) > 0 ||
-                         h->rq.method == LTI_POST || h->rq.method == LTI_OTHER;
+                         is_chunked(wsi) || h->rq.method == LTI_POST || h->rq.method == LTI_OTHER;
     else if (awaits_body(srv, h, wsi)) {
         lws_set_timeout(wsi, PENDING_TIMEOUT_HTTP_CONTENT, BODY_SECONDS);
         return 0;

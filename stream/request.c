@@ -34,6 +34,10 @@ bool lti_text_valid(const char *text, size_t bytes)
 
 enum { MAX_DEPTH = 16 };
 
+/* Of a video that is watched, where neither it nor the model says: seconds, steps of denoising. */
+#define LIVE_SECONDS 60.0
+enum { LIVE_STEPS = 10 };
+
 static int depth_of(const char *text, size_t bytes)
 {
     int depth = 0, most = 0;
@@ -205,6 +209,7 @@ static lt_status set_word(lt_ctx *ctx, const field *f, lti_video_request *r, con
             r->drift = LT_DRIFT_CORRECT;
         else
             return wrong(ctx, f, "off, watch or correct");
+        r->drift_set = true;
         return LT_OK;
     }
     lt_solver solver;
@@ -314,6 +319,21 @@ static void fill(lt_session_options *o, const lti_video_request *r, const lt_mod
     o->seed = r->seed;
     o->image = r->image;
     o->drift = r->drift;
+}
+
+/* Blocks, where a model goes on from clean frames: the first picture comes after one block and the prompt can change; a clip would be
+ * shown only when all of it is denoised. With few steps, so that it keeps up with the clock; longer than a clip: whoever watches it
+ * stops it. */
+void lti_video_request_live(lti_video_request *r, const lt_model_info *info, double max_seconds)
+{
+    const bool blocks = info->causal || info->frame_timesteps;
+    if (r->mode == LT_MODE_DEFAULT && blocks) r->mode = LT_MODE_AR;
+    if (r->mode != LT_MODE_AR) return;
+    if (!r->num_frames && !(r->seconds > 0))
+        r->seconds = fmin(LIVE_SECONDS, max_seconds > 2 ? max_seconds - 1 : max_seconds / 2);
+    if (!r->num_inference_steps && !info->default_ar_steps && info->default_steps > LIVE_STEPS)
+        r->num_inference_steps = LIVE_STEPS;
+    if (!r->drift_set) r->drift = LT_DRIFT_WATCH;
 }
 
 /* Which field a message of lt_session_validate is about: it begins with its name, or has it inside. */

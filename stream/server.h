@@ -222,7 +222,7 @@ typedef struct lti_video_request {
     int32_t width, height, num_frames, fps, num_inference_steps;
     double seconds, guidance_scale, flow_shift; /* guidance_scale -1: not given */
     uint64_t seed;
-    bool seed_set, round_frames;
+    bool seed_set, round_frames, drift_set;
     lt_mode mode;
     int32_t solver; /* -1: not given */
     int32_t crf;
@@ -237,6 +237,8 @@ typedef struct lti_param {
 LT_MUST_USE lt_status lti_video_request_parse(lti_video_request *r, lt_ctx *ctx, const json_t *o,
                                               bool strict, lti_param *param);
 void lti_video_request_free(lti_video_request *r);
+/* What a video that is watched while it is made is, where it does not say it; before lti_video_request_options. */
+void lti_video_request_live(lti_video_request *r, const lt_model_info *info, double max_seconds);
 /* Checked against the model, defaults filled in; texts are borrowed from r. max_seconds: the longest video. */
 LT_MUST_USE lt_status lti_video_request_options(lt_session_options *out, lt_ctx *ctx,
                                                 lti_video_request *r, const lt_model_info *info,

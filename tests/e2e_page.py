@@ -20,7 +20,7 @@ ASK = """(() => { for (const [id, v] of Object.entries(%s)) { const e = document
 SPREAD = """(() => { const c = document.createElement("canvas"); c.width = c.height = 32; const x = c.getContext("2d");
   x.drawImage(document.getElementById("canvas").hidden ? document.getElementById("video") : document.getElementById("canvas"), 0, 0, 32, 32);
   const d = x.getImageData(0, 0, 32, 32).data; let lo = 255, hi = 0; for (let i = 0; i < d.length; i += 4) { lo = Math.min(lo, d[i]); hi = Math.max(hi, d[i]); } return hi - lo; })()"""
-FORM = '{prompt: "a red ball", "f-steps": 2, "f-guidance": 1, "f-mode": "ar", "f-seconds": %d}'
+FORM = '{prompt: "a red ball", "f-steps": 2, "f-guidance": 1, "f-seconds": %d}'
 
 
 async def shot(page, name):
@@ -64,6 +64,7 @@ async def main():
                 check(await viewer.run("document.getElementById('go').hidden"), "who cannot change it")
                 check(not viewer.errors, "no errors: %r" % viewer.errors)
             await page.until("longtake.shown > longtake.prompts[1].pts")
+            check(await page.run("longtake.session.request.mode === 'ar' && document.getElementById('n-level').textContent >= '0'"), "blocks without being asked, and their drift")
             # keys: pause, on, back, to now
             await page.run("document.activeElement.blur()")
             for key, test, what in ((" ", "longtake.held === true", "space pauses"), (" ", "longtake.held === false", "and goes on"),

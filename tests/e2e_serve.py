@@ -205,6 +205,18 @@ async def refusals(server):
             check((await c.event("error"))["code"] == "bad_message", what)
         await c.say(type="pause", event_id="q")
         check((await c.event("rejected"))["code"] == "no_session", "no session")
+        # a prompt is enough: pictures that come at once, and a prompt that can change
+        await c.say(type="hello")
+        d = (await c.event("welcome"))["model"]
+        await c.say(type="start", prompt="a red ball")
+        request = (await c.event("accepted"))["request"]
+        check((d["mode"], d["num_frames"], d["num_inference_steps"]) == ("ar", 961, 3) and request["drift"] == "watch" and
+              all(request[k] == d[k] for k in ("mode", "num_frames", "num_inference_steps")), "what a prompt alone makes: %r, %r" % (d, request))
+        await c.unit()
+        await c.say(type="prompt", text="a blue square", event_id="n")
+        check(await c.event("applied", event_id="n"), "its prompt changes")
+        await c.say(type="stop")
+        await c.event("done")
     for data, code, what in ((b"\0\1", 1003, "binary"), ("x" * 70000, 1009, "too big")):
         async with Client(server) as c:
             await c.ws.send(data)
@@ -267,6 +279,10 @@ def requests(server):
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\0\r\n\r\n", b"GET /%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
                  b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n"):
         raw(server, text, 3)
+    for text, want in ((b"DELETE /v1/videos/video_x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
+                       (b"POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}GET /healthz HTTP/1.1\r\n\r\n", b"411")):
+        got = raw(server, text, 3)
+        check(got.startswith(b"HTTP/1.1 %s " % want) and got.count(b"HTTP/1.") == 1 and got.endswith(b"}"), "a body in chunks: one answer, and what follows is no request: %r" % got[:200])
     check(server.get("/healthz")[0] == 200, "odd requests harm nobody")
     status, body = server.get("/metrics")
     text = body.decode()

@@ -54,7 +54,7 @@ const WORDS = {
   unauthorized: "This server wants a token.",
 };
 const FIELDS = { num_frames: "f-seconds", seconds: "f-seconds", size: "f-size", width: "f-size", height: "f-size", num_inference_steps: "f-steps",
-  guidance_scale: "f-guidance", seed: "f-seed", fps: "f-fps", mode: "f-mode", prompt: "prompt", negative_prompt: "f-negative" };
+  guidance_scale: "f-guidance", seed: "f-seed", fps: "f-fps", mode: "f-mode", drift: "f-drift", prompt: "prompt", negative_prompt: "f-negative" };
 
 // ---- connection ----
 
@@ -182,12 +182,19 @@ const handlers = {
     const t = m.pts / 1e6;
     state.made = Math.max(state.made || 0, t);
     plots.speed.add(t, [Math.min(m.gen_fps, 4 * state.info?.fps || 64)]);
+    state.speed = m.gen_fps;
     $("n-fps").textContent = m.gen_fps.toFixed(1);
     $("n-block").textContent = m.block_ms >= 1000 ? (m.block_ms / 1000).toFixed(1) + " s" : Math.round(m.block_ms) + " ms";
     $("n-lead").textContent = (Math.max(0, m.lead_ms) / 1000).toFixed(1) + " s";
     $("n-density").textContent = Math.round(100 * m.attention_density) + " %";
     $("n-cache").textContent = m.cache_bytes >= 1 << 30 ? (m.cache_bytes / 2 ** 30).toFixed(1) + " GB" : Math.round(m.cache_bytes / 2 ** 20) + " MB";
     $("n-frames").textContent = m.frame;
+    if (m.drift) {
+      $("drift-facts").hidden = false;
+      $("n-level").textContent = m.drift.level.toFixed(2) + (m.drift.alarm ? " !" : "");
+      $("n-kind").textContent = m.drift.kind;
+      $("n-action").textContent = m.drift.action;
+    }
     if (!m.picture) return;
     const p = [m.picture.luma, m.picture.contrast, m.picture.saturation];
     if (!state.anchor || t <= 1) state.anchor = state.anchor && t > 0.3 ? state.anchor.map((a, i) => (a + p[i]) / 2) : p;
@@ -258,7 +265,7 @@ function build() {
         if (state.over) return;
         state.stalls++;
         $("n-stalls").textContent = state.stalls;
-        wait("The picture waits for the model");
+        wait(state.speed && state.speed < state.info.fps ? `The model draws ${state.speed.toFixed(1)} of ${state.info.fps} frames a second` : "The picture waits for the model");
       } else if (s === "playing") wait(null);
       else if (s === "ended") { wait(null); $("badge").hidden = true; setPlay(true); state.finished = true; }
     },
@@ -311,7 +318,7 @@ function setRunning(on) {
   $("go").textContent = on && can ? "Change prompt" : "Generate";
   $("stop").hidden = !(on && can);
   $("form").classList.toggle("running", on);
-  $("go").hidden = !!watching;
+  $("go").hidden = !!watching || (on && state.session?.request?.mode !== "ar"); // others have one prompt
   $("prompt").readOnly = !!watching;
   $("more").hidden = !!watching;
   for (const e of $("more").querySelectorAll("input,select")) e.disabled = on;
@@ -357,7 +364,7 @@ function reset() {
   for (const p of Object.values(plots)) p.clear();
   $("n-stalls").textContent = $("n-dropped").textContent = "0";
   for (const n of ["fps", "block", "lead", "density", "cache", "frames"]) $("n-" + n).textContent = "–";
-  $("save").hidden = $("share").hidden = true;
+  $("save").hidden = $("share").hidden = $("drift-facts").hidden = true;
   $("seek").max = $("seek").value = 0;
   $("time").textContent = "0:00 / 0:00";
   $("marks").replaceChildren();

@@ -86,7 +86,7 @@ class ClockPlayer {
     this.raf = requestAnimationFrame(this.loop);
     if (this.held) return;
     if (this.clock === null) {
-      if (!this.ready.length || (this.buffered() < this.start && !this.ended && this.ready.length < 8)) return;
+      if (!this.ready.length || (this.buffered() < this.start && !this.ended)) return;
       this.clock = now - this.ready[0].pts / 1000;
       this.on.state("playing");
     }
@@ -107,6 +107,7 @@ class ClockPlayer {
         if (!this.over) { this.over = true; this.on.state("ended"); }
       } else {
         this.clock = null;
+        this.start = Math.min(1, 2 * this.start); // a model that cannot keep up: fewer and longer waits; the server draws 1.5 s ahead
         this.on.state("stalled");
       }
     }
