@@ -85,6 +85,26 @@ void lti_cues_free(lti_cues *c);
 json_t *lti_cues_json(const lt_cue *cue, int32_t count);        /* as the file would say it */
 json_t *lti_marks_json(const lt_session *session, int32_t fps); /* what took effect when */
 
+/* ---- pace.c: how evenly a video of blocks comes ---- */
+
+typedef struct lti_pace_memory {
+    uint64_t tensors, process; /* most bytes so far */
+} lti_pace_memory;
+typedef struct lti_pace {
+    double *drawing, *decoding; /* seconds of each block; all zero: not opened */
+    int64_t most, count, block; /* block: number of the newest */
+    int64_t frames;             /* of all blocks but the first */
+    lti_pace_memory settled;    /* when 20 blocks were behind it; zeros: not yet */
+    lti_pace_memory last;       /* with the newest block */
+} lti_pace;
+/* For at most so many blocks, so that nothing grows while they are drawn. */
+LT_MUST_USE lt_status lti_pace_open(lti_pace *p, lt_ctx *ctx, int64_t blocks);
+void lti_pace_add(lti_pace *p, const lt_frames *f, const lt_dev *dev);
+/* Of all blocks but the first: quantiles of what drawing took, and drawing with decoding; frames a second with decoding; memory.
+ * NULL: fewer than two. */
+json_t *lti_pace_json(const lti_pace *p);
+void lti_pace_close(lti_pace *p);
+
 /* ---- job.c: one render ---- */
 
 typedef struct lti_job {
@@ -109,6 +129,7 @@ typedef struct lti_job {
     lt_session *session;      /* by lti_job_resume, else by lti_job_run */
     json_t *params;           /* what is written into the file */
     json_t *prompts;          /* mode ar, by lti_job_run: what took effect when */
+    lti_pace pace;            /* modes ar and extend, by lti_job_run */
     json_t *drift;            /* what the monitor said, by lti_job_run; NULL: off */
     int64_t first;            /* frames of the video that an earlier run made */
     bool saved;               /* set->save_session has been written */

@@ -206,6 +206,7 @@ static lt_status pull(lti_job *j, lt_session *session)
     lt_status s;
     lt_frames f;
     while ((s = lt_session_next(session, &f)) == LT_OK) {
+        if (j->pace.drawing) lti_pace_add(&j->pace, &f, j->dev);
         LT_TRY(write_frames(j, &f));
         if (j->drift) lti_drift_collect(j->drift, session);
     }
@@ -276,6 +277,8 @@ lt_status lti_job_run(lti_job *j, lt_model *model)
 {
     if (!j->session) LT_TRY(lt_session_create(&j->session, model, &j->opt));
     if (j->opt.drift != LT_DRIFT_OFF) j->drift = json_array();
+    if (j->opt.mode != LT_MODE_CLIP) /* a block has at least one latent frame */
+        LT_TRY(lti_pace_open(&j->pace, j->ctx, j->opt.num_frames / j->info->frame_scale + 1));
     free(j->given); /* copied */
     j->given = NULL;
     j->opt.given = NULL;
@@ -305,6 +308,7 @@ void lti_job_close(lti_job *j)
     json_decref(j->params);
     json_decref(j->prompts);
     json_decref(j->drift);
+    lti_pace_close(&j->pace);
     lt_session_destroy(&j->session);
     lti_cues_free(&j->cues);
     j->image = j->given = NULL;

@@ -113,11 +113,12 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
     const lt_estimate *e = &j->estimate;
     double peak;
     json_t *memory = lti_memory_json(j->dev); /* before the peak takes its own */
+    json_t *pace = lti_pace_json(&j->pace);
     json_t *machine = lti_peak_json(j->dev, j->info->dtype, 30, &peak);
     json_t *blocks =
-        json_pack("{s:I, s:f, s:I, s:o, s:O*}", "count", (json_int_t)r->blocks, "seconds_max",
+        json_pack("{s:I, s:f, s:I, s:o, s:O*, s:o*}", "count", (json_int_t)r->blocks, "seconds_max",
                   r->block_seconds_max, "cache_bytes", (json_int_t)r->cache_bytes, "cache",
-                  cache_json(&r->cache), "prompts", j->prompts);
+                  cache_json(&r->cache), "prompts", j->prompts, "pace", pace);
     json_t *passes =
         json_pack("{s:i, s:f, s:I, s:b}", "dit_passes", r->dit_passes, "seconds_per_pass",
                   r->dit_passes ? r->denoise_seconds / r->dit_passes : 0, "step_allocs",

@@ -47,6 +47,20 @@ cache = report["blocks"]["cache"]
 check(cache["window_frames"] == 4 and cache["keys_and_values_bytes"] ==
       4 * cache["tokens_of_frame"] * cache["layers"] * 2 * cache["width"] * cache["number_bytes"] * cache["branches"] and
       cache["keys_and_values_bytes"] + cache["tables_bytes"] == report["blocks"]["cache_bytes"], "cache: %r" % cache)
+pace = report["blocks"]["pace"]  # 5 blocks, of which the first does not count; too short for memory after block 20
+check(pace["blocks"] == 4 and "memory_after_block_20" not in pace, "pace: %r" % pace)
+for what in ("drawing_seconds", "seconds"):
+    q = pace[what]
+    check(0 < q["p50"] <= q["p90"] <= q["p99"] == q["max"], "quantiles: %r" % pace)
+check(pace["drawing_seconds"]["max"] == report["blocks"]["seconds_max"] < pace["seconds"]["max"], "the longest: %r" % pace)
+check(0 < pace["frames_per_second"] < 28 / 4 / pace["seconds"]["p50"] * 2, "frames a second: %r" % pace)
+r = render("pace.mp4", "--mode", "ar", "--cache", "self-forcing:window=2,block=1", "--num-frames", "97", "--size", "32x32", "--seed", "7",
+           "--num-inference-steps", "1", "--report", "pace.json")
+with open(path("pace.json"), encoding="utf-8") as f:
+    long = json.load(f)["blocks"]["pace"]
+check(long["blocks"] == 24 and 0 < long["memory_after_block_20"]["peak_total"] == long["memory_at_last_block"]["peak_total"] and
+      long["memory_after_block_20"]["process_peak"] <= long["memory_at_last_block"]["process_peak"], "memory: %r" % long)
+check(0 < report["seconds"]["first_frame"] < report["seconds"]["total"], "the first frame: %r" % report["seconds"])
 info = json.loads(longtake("inspect", "story.mp4", "--json").stdout)["metadata"]
 told = json.loads(info["prompts"]) if isinstance(info["prompts"], str) else info["prompts"]
 check([m["frame"] for m in told] == [0, 13, 21], "metadata: %r" % told)

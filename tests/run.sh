@@ -110,7 +110,7 @@ raced() {
     for case in $some_cases; do
         build-tsan/tests/checkkernels --threads 3 "$case" || return 1
     done
-    run_tests build-tsan -E '^(checkkernels.*|parity|unit_video_snapshot|e2e_(batch|blocks|drift|extend|jobs|page|places|sparse))$'
+    run_tests build-tsan -E '^(checkkernels.*|parity|unit_(video_snapshot|examples_switch)|e2e_(batch|blocks|drift|extend|jobs|page|places|sparse))$'
 }
 
 # Kernels on processors that this machine is not, where they choose their set by themselves: one without AVX-512, one without AVX2.
