@@ -96,8 +96,8 @@ lt_status lti_live_encoder_open(lti_encoder **out, lt_ctx *ctx, const lti_encode
     e->o = *o;
     e->pkt = av_packet_alloc();
     lt_status s = e->pkt ? LT_OK : lti_fail(ctx, LT_ERR_MEM, "no memory for an encoder");
-    if (s == LT_OK) s = open_h264(e);
-    if (s == LT_OK) s = open_frame(e, &e->frame, e->enc);
+    if (s == LT_OK && !o->pictures_only) s = open_h264(e);
+    if (s == LT_OK && !o->pictures_only) s = open_frame(e, &e->frame, e->enc);
     if (s < 0) lti_live_encoder_close(&e);
     *out = e;
     return s;

@@ -300,14 +300,14 @@ json_t *lti_job_object(lti_job *j)
     const json_t *model = json_object_get(j->fields, "model");
     seconds_text(j, seconds, sizeof seconds);
     lti_jobs_lock(jobs);
-    json_t *v = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:o, s:o, s:n, s:s, s:s, s:n}", "id",
-                          j->id, "object", "video", "model",
-                          json_is_string(model) ? json_string_value(model) : j->srv->info.family,
-                          "status", state_name(j->state), "progress", (int)j->progress,
-                          "created_at", (json_int_t)j->created, "completed_at",
-                          or_null(j->state == LTI_JOB_COMPLETED ? j->completed : 0), "expires_at",
-                          or_null(j->expires), "remixed_from_video_id", "seconds", seconds,
-                          "quality", "standard", "error");
+    json_t *v = json_pack(
+        "{s:s, s:s, s:s, s:s, s:i, s:I, s:o, s:o, s:s?, s:s, s:s, s:n}", "id", j->id, "object",
+        "video", "model", json_is_string(model) ? json_string_value(model) : j->srv->info.family,
+        "status", state_name(j->state), "progress", (int)j->progress, "created_at",
+        (json_int_t)j->created, "completed_at",
+        or_null(j->state == LTI_JOB_COMPLETED ? j->completed : 0), "expires_at",
+        or_null(j->expires), "remixed_from_video_id", *j->remixed ? j->remixed : NULL, "seconds",
+        seconds, "quality", "standard", "error");
     if (v && j->state == LTI_JOB_FAILED)
         json_object_set_new(v, "error",
                             json_pack("{s:s, s:s}", "code", j->code, "message", j->message));
@@ -388,6 +388,21 @@ bool lti_jobs_room(lti_jobs *jobs, uint64_t bytes)
 
 /* ---- what the device thread says ---- */
 
+void lti_jobs_finish(lti_jobs *jobs, lti_job *j, int fd, int64_t bytes)
+{
+    lti_finisher_add(jobs->finisher, j, fd, bytes);
+}
+
+void lti_jobs_settle(lti_jobs *jobs)
+{
+    lti_finisher_destroy(&jobs->finisher);
+}
+
+const char *lti_job_disk_code(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == EFBIG ? "disk_full" : "disk_failed";
+}
+
 void lti_job_started(lti_job *j)
 {
     lti_jobs_put(j->srv->jobs, lti_record_small(LTI_RECORD_START, j->id), false);
@@ -397,14 +412,15 @@ void lti_job_ended(lti_job *j, lt_status why, const char *code, const char *mess
 {
     lti_jobs *jobs = j->srv->jobs;
     json_t *record = NULL;
-    const int64_t bytes = lti_jobs_size(jobs, j->id, "mp4");
+    const int64_t bytes = lti_jobs_size(jobs, j->id, "mp4"), disk = lti_jobs_whole(jobs, j->id);
     lti_jobs_lock(jobs);
     j->submitted = false;
     const bool wanted = !j->gone && !lti_job_is_over(j), done = wanted && !code && why == LT_END;
     const double stopped_at = j->stopped_at;
     if (done) {
         lti_job_set_over(j, LTI_JOB_COMPLETED, NULL, NULL);
-        j->bytes = j->disk = bytes;
+        j->bytes = bytes;
+        j->disk = disk;
         record = lti_record_end(j);
     } else if (wanted && code) {
         lti_job_set_over(j, LTI_JOB_FAILED, code, message);

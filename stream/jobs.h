@@ -3,10 +3,10 @@
  *   network thread                                        device thread
  *   videos.c: HTTP ── multipart.c                          work.c: draws, encodes, appends to ID.part, saves the session now and then
  *        └─ jobs.c: the table of jobs, what becomes of them ─┘
- *              └─ journal.c: every change of state, on the disk before it is told
+ *              └─ journal.c: every change of state, on the disk before it is told     └─ finish.c: a thread: the file, its pictures
  *
- * A folder has the journal and, for each job, ID.mp4 (complete) or ID.part (fragments, plays as far as it goes), ID.session (what the
- * rest of the video depends on) and ID.png (the first picture).
+ * A folder has the journal and, for each job, ID.mp4 (complete), ID.jpg (its thumbnail) and ID.sheet (its sheet of pictures, a JPEG),
+ * or ID.part (fragments, plays as far as it goes), ID.session (what the rest of the video depends on) and ID.png (the first picture).
  *
  * Locks, in this order: sched, jobs, journal.
  */
@@ -65,7 +65,7 @@ typedef enum lti_record_op {
 typedef struct lti_record {
     json_t *root;
     lti_record_op op;
-    const char *id, *owner, *key, *print, *code, *message;
+    const char *id, *owner, *key, *print, *code, *message, *remixed;
     json_t *fields, *params;
     int64_t at, expires, bytes;
     bool image;
@@ -79,6 +79,7 @@ typedef struct lti_job {
     atomic_int refs;
     lt_server *srv;
     char id[LTI_JOB_ID], owner[LTI_JOB_OWNER]; /* owner: of whose token; "" without tokens */
+    char remixed[LTI_JOB_ID];                  /* id of the video that it was made from, or "" */
     char *key, print[17];                      /* Idempotency-Key, and of what; NULL: none */
     int64_t created;                           /* seconds since 1970, as all times of the API */
     json_t *fields, *params; /* as they were sent; the effective values: constant */
@@ -97,6 +98,10 @@ typedef struct lti_job {
     lt_session *session;   /* for cancelling */
     double stopped_at;     /* 0: not */
     struct lti_draw *draw; /* work.c's: device thread */
+    /* finish.c's */
+    struct lti_job *finish_next;
+    int part; /* the descriptor of the part, and its bytes */
+    int64_t part_bytes;
 } lti_job;
 
 /* Reads the journal of srv->o.jobs_dir, or makes a folder that goes when the server does. */
@@ -147,14 +152,25 @@ void lti_job_ended(lti_job *j, lt_status why, const char *code, const char *mess
 /* Bytes that live streams have on the disk, more or less. Any thread. */
 void lti_jobs_tape(lti_jobs *jobs, int64_t change);
 
+/* A job that is drawn is completed beside the device. Takes the caller's reference and fd. Device thread. */
+void lti_jobs_finish(lti_jobs *jobs, lti_job *j, int fd, int64_t bytes);
+/* Returns when all that are drawn are complete: after the device thread has ended. */
+void lti_jobs_settle(lti_jobs *jobs);
+const char *lti_job_disk_code(int error); /* "disk_full", "disk_failed" */
+
 /* ---- work.c ---- */
 
 extern const lti_task_ops lti_job_ops;
 
-/* ---- videos.c ---- */
+/* ---- videos.c, content.c ---- */
 
 lti_handler lti_videos_create, lti_videos_list, lti_videos_get, lti_videos_delete,
-    lti_videos_cancel, lti_videos_content;
-enum { LTI_VIDEOS_BODY = 28 << 20 }; /* a picture of 20 MiB in base64, and the rest */
+    lti_videos_cancel, lti_videos_remix, lti_videos_content;
+/* A reference to the job that the path names; NULL: the reply says that there is none. */
+lti_job *lti_videos_find(lt_server *srv, const lti_http_request *rq, lti_http_reply *re);
+enum {
+    LTI_VIDEOS_BODY = 28 << 20, /* a picture of 20 MiB in base64, and the rest */
+    LTI_REMIX_BODY = 64 << 10   /* a prompt */
+};
 
 #endif

@@ -192,6 +192,7 @@ static const lti_route routes[] = {
     {LTI_GET, "/v1/videos", lti_videos_list, false, 0},
     {LTI_GET, "/v1/videos/*", lti_videos_get, false, 0},
     {LTI_DELETE, "/v1/videos/*", lti_videos_delete, false, 0},
+    {LTI_POST, "/v1/videos/*/remix", lti_videos_remix, false, LTI_REMIX_BODY},
     {LTI_POST, "/v1/videos/*/cancel", lti_videos_cancel, false, LTI_SMALL_BODY},
     {LTI_GET | LTI_HEAD, "/v1/videos/*/content", lti_videos_content, false, 0},
 };

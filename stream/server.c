@@ -308,6 +308,7 @@ lt_status lt_server_run(lt_server *srv)
         lti_live_stop(l, "server_stopped");
     lti_jobs_suspend(srv->jobs);
     lti_sched_finish(srv->sched);
+    lti_jobs_settle(srv->jobs);
     pthread_mutex_lock(&srv->lock);
     const lt_status s = srv->load_status;
     if (s < 0) lti_fail(srv->ctx, s, "%s", srv->load_message);

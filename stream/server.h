@@ -70,6 +70,7 @@ lti_unit *lti_unit_fragment(const lti_unit *u);
 typedef struct lti_encoder lti_encoder;
 typedef struct lti_encoder_options {
     int32_t width, height, fps, crf; /* crf 0 = 21 */
+    bool pictures_only;              /* for lti_live_encoder_jpeg */
 } lti_encoder_options;
 LT_MUST_USE lt_status lti_live_encoder_open(lti_encoder **out, lt_ctx *ctx,
                                             const lti_encoder_options *o);

@@ -15,7 +15,9 @@
 /* A job that has begun so often and come to no end takes the server with it. */
 enum { MAX_STARTS = 10 };
 
-static const char *const ends[] = {"mp4", "part", "session", "session.part", "png", "final", "in"};
+static const char *const ends[] = {"mp4",          "jpg", "sheet", "part", "session",
+                                   "session.part", "png", "final", "in"};
+enum { KEPT = 3 }; /* of one that is complete */
 
 void lti_jobs_path(const lti_jobs *jobs, const char *id, const char *end, char *out, size_t cap)
 {
@@ -29,10 +31,10 @@ static void remove_file(const lti_jobs *jobs, const char *id, const char *end)
     unlinkat(jobs->dir, name, 0);
 }
 
-/* All of a job's but the video that is complete. */
+/* Without `video` all but what is complete. */
 void lti_jobs_remove_files(const lti_jobs *jobs, const char *id, bool video)
 {
-    for (size_t i = video ? 0 : 1; i < LT_COUNT(ends); i++)
+    for (size_t i = video ? 0 : KEPT; i < LT_COUNT(ends); i++)
         remove_file(jobs, id, ends[i]);
 }
 
@@ -56,12 +58,12 @@ bool lti_record_parse(lti_record *r, const char *text, size_t bytes)
     int image = 0;
     bool ok =
         r->root && !json_unpack(r->root,
-                                "{s:s, s:s, s?I, s?I, s?I, s?b, s?s, s?s, s?s, s?s, s?s, s?o, "
+                                "{s:s, s:s, s?I, s?I, s?I, s?b, s?s, s?s, s?s, s?s, s?s, s?s, s?o, "
                                 "s?o}",
                                 "op", &op, "id", &r->id, "at", &at, "bytes", &size, "expires",
                                 &expires, "image", &image, "owner", &r->owner, "key", &r->key,
                                 "print", &r->print, "code", &r->code, "message", &r->message,
-                                "fields", &r->fields, "params", &r->params);
+                                "remixed", &r->remixed, "fields", &r->fields, "params", &r->params);
     size_t i = 0;
     while (i < LT_COUNT(ops) && strcmp(ops[i], op))
         i++;
@@ -95,9 +97,10 @@ bool lti_jobs_put(lti_jobs *jobs, json_t *record, bool reserve)
 
 json_t *lti_record_create(const lti_job *j)
 {
-    return json_pack("{s:s, s:s, s:I, s:s, s:s*, s:s, s:b, s:O, s:O}", "op", "create", "id", j->id,
-                     "at", (json_int_t)j->created, "owner", j->owner, "key", j->key, "print",
-                     j->print, "image", j->image, "fields", j->fields, "params", j->params);
+    return json_pack("{s:s, s:s, s:I, s:s, s:s*, s:s*, s:s, s:b, s:O, s:O}", "op", "create", "id",
+                     j->id, "at", (json_int_t)j->created, "owner", j->owner, "key", j->key,
+                     "remixed", *j->remixed ? j->remixed : NULL, "print", j->print, "image",
+                     j->image, "fields", j->fields, "params", j->params);
 }
 
 /* What has become of it; NULL: nothing yet. {jobs} */
@@ -150,6 +153,7 @@ static void apply_create(lti_jobs *jobs, const lti_record *r)
     snprintf(j->id, sizeof j->id, "%s", r->id);
     snprintf(j->owner, sizeof j->owner, "%s", r->owner ? r->owner : "");
     snprintf(j->print, sizeof j->print, "%s", r->print ? r->print : "");
+    snprintf(j->remixed, sizeof j->remixed, "%s", r->remixed ? r->remixed : "");
     if (r->key) j->key = strdup(r->key);
     j->created = r->at;
     j->image = r->image;
@@ -190,6 +194,16 @@ int64_t lti_jobs_size(const lti_jobs *jobs, const char *id, const char *end)
     return fstatat(jobs->dir, name, &st, AT_SYMLINK_NOFOLLOW) ? -1 : st.st_size;
 }
 
+int64_t lti_jobs_whole(const lti_jobs *jobs, const char *id)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < KEPT; i++) {
+        const int64_t n = lti_jobs_size(jobs, id, ends[i]);
+        sum += n > 0 ? n : 0;
+    }
+    return sum;
+}
+
 /* The disk is asked what the journal could not say any more. */
 static void compare_with_disk(lti_jobs *jobs, lti_job *j)
 {
@@ -205,7 +219,8 @@ static void compare_with_disk(lti_jobs *jobs, lti_job *j)
         lti_job_set_over(j, LTI_JOB_FAILED, "gave_up",
                          "the server ended too often while it drew this");
     if (lti_job_is_over(j)) lti_jobs_remove_files(jobs, j->id, j->state != LTI_JOB_COMPLETED);
-    j->disk = video > 0 ? video : (part > 0 ? part : 0) + (session > 0 ? session : 0);
+    j->disk = video > 0 ? lti_jobs_whole(jobs, j->id)
+                        : (part > 0 ? part : 0) + (session > 0 ? session : 0);
     if (j->state == LTI_JOB_FAILED) j->disk = 0;
     lti_param param;
     if (lti_job_is_over(j)) return;
@@ -278,6 +293,7 @@ lt_status lti_jobs_open(lti_jobs **out, lt_ctx *ctx, lt_server *srv)
     pthread_mutex_init(&jobs->lock, NULL);
     lt_status s = make_folder(jobs, ctx);
     if (s == LT_OK) s = read_journal(jobs, ctx);
+    if (s == LT_OK) s = lti_finisher_create(&jobs->finisher, ctx);
     if (s < 0) lti_jobs_close(out);
     return s;
 }
@@ -286,6 +302,7 @@ void lti_jobs_close(lti_jobs **pointer)
 {
     lti_jobs *jobs = pointer ? *pointer : NULL;
     if (!jobs) return;
+    lti_finisher_destroy(&jobs->finisher);
     while (jobs->first) {
         lti_job *j = jobs->first;
         lti_jobs_unlist(jobs, j);

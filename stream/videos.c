@@ -21,7 +21,8 @@ typedef struct order {
     json_t *fields;         /* of the video, without the picture */
     const uint8_t *picture; /* as it was sent, or NULL */
     size_t picture_bytes;
-    uint8_t *decoded; /* owns picture, or NULL */
+    uint8_t *decoded;    /* owns picture, or NULL */
+    const char *remixed; /* id of the video that it is made from, or NULL */
     lti_param param;
 } order;
 
@@ -138,6 +139,8 @@ static void fingerprint(const order *o, char out[17])
     char *text = json_dumps(o->fields, JSON_COMPACT | JSON_SORT_KEYS);
     for (const char *p = text; p && *p; p++)
         h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    for (const char *p = o->remixed; p && *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001b3u;
     for (size_t i = 0; i < o->picture_bytes; i++)
         h = (h ^ o->picture[i]) * 0x100000001b3u;
     free(text);
@@ -241,11 +244,7 @@ static void create_job(lt_server *srv, lti_http_request *rq, lti_http_reply *re,
     lti_job *j;
     char owner[LTI_JOB_OWNER], print[17];
     double eta = 0;
-    lt_status s = read_order(o, srv->ctx, rq);
-    if (s < 0) {
-        lti_reply_status(re, srv->ctx, s, o->param.name);
-        return;
-    }
+    lt_status s;
     owner_of(srv, rq, owner);
     fingerprint(o, print);
     if (answered_before(srv, rq, re, owner, print)) return;
@@ -254,6 +253,7 @@ static void create_job(lt_server *srv, lti_http_request *rq, lti_http_reply *re,
         memcpy(j->owner, owner, sizeof owner);
         memcpy(j->print, print, sizeof print);
         if (*rq->idempotency_key) j->key = strdup(rq->idempotency_key);
+        if (o->remixed) snprintf(j->remixed, sizeof j->remixed, "%s", o->remixed);
         s = prepare(j, o, srv->ctx);
     }
     if (s < 0) {
@@ -272,22 +272,74 @@ static void create_job(lt_server *srv, lti_http_request *rq, lti_http_reply *re,
     lti_job_release(j);
 }
 
+/* Of another video's: all is as it was, the noise too, but for the prompt. */
+static lt_status read_remix(order *o, lt_ctx *ctx, const lti_http_request *rq, const lti_job *from)
+{
+    json_t *said =
+        lti_wire_json(ctx, rq->body ? (const char *)rq->body : "", rq->body_bytes, LTI_REMIX_BODY);
+    if (!said) return LT_ERR_FORMAT;
+    const char *key;
+    json_t *v, *prompt = json_object_get(said, "prompt");
+    lt_status s = json_is_string(prompt) ? LT_OK : wrong(o, ctx, "prompt", "missing");
+    json_object_foreach(said, key, v)
+    {
+        if (s == LT_OK && v != prompt) s = wrong(o, ctx, key, "a remix changes the prompt only");
+    }
+    if (s == LT_OK && from->image)
+        s = wrong(o, ctx, "video_id", "this video began with a picture, which is not kept");
+    o->fields = s == LT_OK ? json_deep_copy(from->fields) : NULL;
+    if (s == LT_OK && (!o->fields || json_object_set(o->fields, "prompt", prompt)))
+        s = lti_fail(ctx, LT_ERR_MEM, "no memory for a request");
+    json_decref(said);
+    return s;
+}
+
+static void remix(lt_server *srv, lti_http_request *rq, lti_http_reply *re, const lti_job *from)
+{
+    order o = {.remixed = from->id};
+    lti_jobs_lock(srv->jobs);
+    const bool complete = from->state == LTI_JOB_COMPLETED;
+    lti_jobs_unlock(srv->jobs);
+    lt_status s = complete ? read_remix(&o, srv->ctx, rq, from)
+                           : wrong(&o, srv->ctx, "video_id", "this video is not complete");
+    if (s < 0)
+        lti_reply_status(re, srv->ctx, s, o.param.name);
+    else
+        create_job(srv, rq, re, &o);
+    free_order(&o);
+}
+
+static bool refused_draining(const lt_server *srv, lti_http_reply *re)
+{
+    if (!srv->draining) return false;
+    lti_reply_error(re, 503, "server_error", "draining", NULL, "the server is shutting down");
+    lti_reply_header(re, "retry-after", "10");
+    return true;
+}
+
 void lti_videos_create(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
 {
     order o = {0};
-    if (srv->draining) {
-        lti_reply_error(re, 503, "server_error", "draining", NULL, "the server is shutting down");
-        lti_reply_header(re, "retry-after", "10");
-        return;
-    }
-    create_job(srv, rq, re, &o);
+    if (refused_draining(srv, re)) return;
+    const lt_status s = read_order(&o, srv->ctx, rq);
+    if (s < 0)
+        lti_reply_status(re, srv->ctx, s, o.param.name);
+    else
+        create_job(srv, rq, re, &o);
     free_order(&o);
+}
+
+void lti_videos_remix(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
+{
+    if (refused_draining(srv, re)) return;
+    lti_job *from = lti_videos_find(srv, rq, re);
+    if (from) remix(srv, rq, re, from);
+    lti_job_release(from);
 }
 
 /* ---- looking ---- */
 
-/* A reference; NULL: the reply says that there is none. */
-static lti_job *find(lt_server *srv, const lti_http_request *rq, lti_http_reply *re)
+lti_job *lti_videos_find(lt_server *srv, const lti_http_request *rq, lti_http_reply *re)
 {
     char id[64], owner[LTI_JOB_OWNER];
     owner_of(srv, rq, owner);
@@ -301,14 +353,14 @@ static lti_job *find(lt_server *srv, const lti_http_request *rq, lti_http_reply 
 
 void lti_videos_get(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
 {
-    lti_job *j = find(srv, rq, re);
+    lti_job *j = lti_videos_find(srv, rq, re);
     if (j) reply_job(re, 200, j);
     lti_job_release(j);
 }
 
 void lti_videos_delete(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
 {
-    lti_job *j = find(srv, rq, re);
+    lti_job *j = lti_videos_find(srv, rq, re);
     if (!j) return;
     lti_jobs_delete(srv->jobs, j);
     lti_reply_json(
@@ -319,7 +371,7 @@ void lti_videos_delete(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
 
 void lti_videos_cancel(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
 {
-    lti_job *j = find(srv, rq, re);
+    lti_job *j = lti_videos_find(srv, rq, re);
     if (!j) return;
     lti_jobs_cancel(srv->jobs, j);
     reply_job(re, 200, j);
@@ -395,126 +447,4 @@ void lti_videos_list(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
     json_decref(data);
     for (int i = 0; i < p.count; i++)
         lti_job_release(p.job[i]);
-}
-
-/* ---- the video ---- */
-
-typedef struct watcher {
-    lti_job *job; /* reference */
-    int fd;       /* of the part, -1: not there yet */
-    int64_t at;
-} watcher;
-
-static void end_watch(void *user)
-{
-    watcher *w = user;
-    if (w->fd >= 0) close(w->fd);
-    lti_job_release(w->job);
-    free(w);
-}
-
-/* What has been drawn since; the file outlives its name. */
-static int pull_watch(void *user, uint8_t *out, size_t cap)
-{
-    watcher *w = user;
-    lti_jobs *jobs = w->job->srv->jobs;
-    char path[LTI_JOB_PATH];
-    /* asked first: what is written after that may be missing, what came before is read below */
-    lti_jobs_lock(jobs);
-    const lti_job_state state = w->job->state;
-    const bool over = w->job->gone || state == LTI_JOB_COMPLETED || state == LTI_JOB_FAILED;
-    const bool drawn = w->job->made > 0 || state == LTI_JOB_COMPLETED;
-    lti_jobs_unlock(jobs);
-    for (int i = 0; i < 2 && w->fd < 0 && drawn; i++) {
-        lti_jobs_path(jobs, w->job->id, i ? "mp4" : "part", path, sizeof path);
-        w->fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    }
-    const ssize_t n = w->fd < 0 ? 0 : pread(w->fd, out, cap, (off_t)w->at);
-    if (n > 0) {
-        w->at += n;
-        return (int)n;
-    }
-    return over || n < 0 ? -1 : 0;
-}
-
-static void watch(lti_job *j, lti_http_reply *re)
-{
-    watcher *w = calloc(1, sizeof *w);
-    if (!w) {
-        lti_reply_error(re, 500, "server_error", "out_of_memory", NULL, "out of memory");
-        return;
-    }
-    atomic_fetch_add(&j->refs, 1);
-    *w = (watcher){.job = j, .fd = -1};
-    re->status = 200;
-    re->type = "video/mp4";
-    re->bytes = -1;
-    re->pull = pull_watch;
-    re->done = end_watch;
-    re->user = w;
-    lti_reply_header(re, "cache-control", "no-store");
-}
-
-static void send_file(lti_job *j, const lti_http_request *rq, lti_http_reply *re)
-{
-    char path[LTI_JOB_PATH], tag[64];
-    struct stat st;
-    int64_t first = 0, last = 0;
-    lti_jobs_path(j->srv->jobs, j->id, "mp4", path, sizeof path);
-    re->fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (re->fd <= 0 || fstat(re->fd, &st)) {
-        lti_reply_error(re, 404, "invalid_request_error", "not_found", "video_id",
-                        "the video is gone");
-        return;
-    }
-    snprintf(tag, sizeof tag, "\"%s-%lld\"", j->id + 6, (long long)st.st_size);
-    lt_status s = *rq->range ? lti_range_parse(rq->range, st.st_size, &first, &last) : LT_AGAIN;
-    if (*rq->if_range && strcmp(rq->if_range, tag)) s = LT_AGAIN; /* it has changed: all of it */
-    lti_reply_header(re, "accept-ranges", "bytes");
-    lti_reply_header(re, "etag", "%s", tag);
-    if (s == LT_ERR_ARG) {
-        close(re->fd);
-        re->fd = 0;
-        lti_reply_error(re, 416, "invalid_request_error", "range_not_satisfiable", "Range",
-                        "the video has %lld bytes", (long long)st.st_size);
-        lti_reply_header(re, "content-range", "bytes */%lld", (long long)st.st_size);
-        return;
-    }
-    re->type = "video/mp4";
-    re->status = s == LT_OK ? 206 : 200;
-    re->file_offset = s == LT_OK ? first : 0;
-    re->bytes = s == LT_OK ? last - first + 1 : st.st_size;
-    if (s == LT_OK)
-        lti_reply_header(re, "content-range", "bytes %lld-%lld/%lld", (long long)first,
-                         (long long)last, (long long)st.st_size);
-    lti_reply_header(re, "content-disposition", "attachment; filename=\"%s.mp4\"", j->id);
-    lti_reply_header(re, "cache-control", "private");
-}
-
-static void send_content(lti_job *j, const lti_http_request *rq, lti_http_reply *re)
-{
-    char word[16];
-    lti_jobs_lock(j->srv->jobs);
-    const lti_job_state state = j->state;
-    lti_jobs_unlock(j->srv->jobs);
-    if (lti_query_get(rq->query, "variant", word, sizeof word) && strcmp(word, "video"))
-        lti_reply_error(re, 400, "invalid_request_error", "unsupported", "variant",
-                        "variant: only \"video\" is made here");
-    else if (state == LTI_JOB_COMPLETED)
-        send_file(j, rq, re);
-    else if (state == LTI_JOB_FAILED)
-        lti_reply_error(re, 404, "invalid_request_error", "video_failed", "video_id",
-                        "there is no video: the job failed");
-    else if (lti_query_get(rq->query, "live", word, sizeof word) && !strcmp(word, "1"))
-        watch(j, re);
-    else
-        lti_reply_error(re, 404, "invalid_request_error", "video_not_ready", "video_id",
-                        "the video is not complete yet; with ?live=1 it comes while it is made");
-}
-
-void lti_videos_content(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
-{
-    lti_job *j = find(srv, rq, re);
-    if (j) send_content(j, rq, re);
-    lti_job_release(j);
 }

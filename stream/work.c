@@ -38,8 +38,7 @@ static void path_of(const lti_job *j, const char *end, char out[LTI_JOB_PATH])
 
 static lt_status disk_failed(lti_job *j, lt_ctx *ctx, int e)
 {
-    const bool full = e == ENOSPC || e == EDQUOT || e == EFBIG;
-    j->draw->code = full ? "disk_full" : "disk_failed";
+    j->draw->code = lti_job_disk_code(e);
     return lti_fail(ctx, LT_ERR_IO, "the video cannot be written: %s", strerror(e));
 }
 
@@ -287,38 +286,6 @@ static lt_status note_frames(lti_job *j, lt_ctx *ctx, const lt_frames *f)
     return LT_OK;
 }
 
-/* Of a copy: the counts of JSON values are a thread's own. NULL: no memory. */
-static AVDictionary *metadata_of(const lti_job *j)
-{
-    enum { MAX_METADATA = 32 };
-    lt_key_value meta[MAX_METADATA];
-    AVDictionary *dict = NULL;
-    json_t *store = json_array(), *params = json_deep_copy(j->params);
-    const int32_t n = store && params ? lti_video_metadata(params, meta, MAX_METADATA, store) : 0;
-    for (int32_t i = 0; i < n; i++)
-        if (av_dict_set(&dict, meta[i].key, meta[i].value, 0) < 0) av_dict_free(&dict);
-    json_decref(store);
-    json_decref(params);
-    return dict;
-}
-
-/* The index goes to the front; where there is no room for a second copy, the fragments are the video. */
-static lt_status finish(lti_job *j, lt_ctx *ctx)
-{
-    lti_draw *d = j->draw;
-    char part[LTI_JOB_PATH], final[LTI_JOB_PATH], video[LTI_JOB_PATH];
-    path_of(j, "part", part);
-    path_of(j, "final", final);
-    path_of(j, "mp4", video);
-    if (fsync(d->fd)) return disk_failed(j, ctx, errno);
-    AVDictionary *dict = metadata_of(j);
-    const bool ok = dict && lti_jobs_room(j->srv->jobs, (uint64_t)d->end) &&
-                    lti_remux(ctx, part, final, (AVRational){j->options.fps, 1}, dict) == LT_OK;
-    av_dict_free(&dict);
-    if (!ok) lti_say(j->srv, LT_LOG_WARN, "job_not_remuxed", "{s:s}", "job_id", j->id);
-    return rename(ok ? final : part, video) ? disk_failed(j, ctx, errno) : LT_OK;
-}
-
 /* The encoder of another version would not fit what there is. */
 static lt_status begin_again(lti_job *j, lt_ctx *ctx)
 {
@@ -335,7 +302,6 @@ static lt_status step(lti_task *t, lt_ctx *ctx)
     lti_job *j = job_of(t);
     lt_frames f;
     lt_status s = lt_session_next(j->session, &f);
-    if (s == LT_END) LT_TRY(finish(j, ctx));
     if (s != LT_OK) return s;
     const size_t bytes = (size_t)f.width * (size_t)f.height * 3;
     for (int32_t i = 0; i < f.count && s == LT_OK; i++)
@@ -373,11 +339,16 @@ static void close_job(lti_task *t, lt_status why, const char *message)
     const char *code = code_of(j, why);
     if (d) {
         lti_live_encoder_close(&d->enc);
-        if (d->fd >= 0) close(d->fd);
+        j->draw = NULL;
     }
-    lti_job_ended(j, why, code, message);
+    if (why == LT_END) { /* its reference goes with it */
+        lti_jobs_finish(j->srv->jobs, j, d->fd, d->end);
+        free(d);
+        return;
+    }
+    if (d && d->fd >= 0) close(d->fd);
     free(d);
-    j->draw = NULL;
+    lti_job_ended(j, why, code, message);
     atomic_store(&j->srv->job_over, true);
     lti_server_wake(j->srv);
     lti_job_release(j);

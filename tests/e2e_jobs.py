@@ -122,7 +122,26 @@ def one_job(server):
             check(data == whole, what)
     status, headers, data = server.request("HEAD", "/v1/videos/%s/content" % ident)
     check(status == 200 and data == b"" and int(headers["content-length"]) == size, "HEAD")
-    check(content(server, ident, "?variant=thumbnail")[0] == 400, "another variant")
+    for variant, sides in (("thumbnail", (64, 64)), ("spritesheet", (320, 320))):
+        status, headers, data = content(server, ident, "?variant=" + variant)
+        check(status == 200 and headers["content-type"] == "image/jpeg" and data[:2] == b"\xff\xd8" and b"AI-generated" in data, "%s: %d %r" % (variant, status, headers))
+        with open(path("got.jpg"), "wb") as f:
+            f.write(data)
+        probe = e2e.ffprobe("got.jpg")
+        check(not probe or (probe[0]["width"], probe[0]["height"]) == sides, "%s: %r" % (variant, probe))
+    for variant in ("sound", "", "x" * 50):
+        check(content(server, ident, "?variant=" + variant)[0] == 400, "variant %r" % variant)
+    # the same again with another prompt
+    status, _, other = call(server, "POST", "/v1/videos/%s/remix" % ident, {"prompt": "a blue square"})
+    check(status == 200 and other["remixed_from_video_id"] == ident and other["prompt"] == "a blue square" and other["seed"] == "7" and other["seconds"] == "2",
+          "remix: %d %r" % (status, other))
+    check(call(server, "POST", "/v1/videos/%s/remix" % other["id"], {"prompt": "x"})[0] == 400 or over(get(server, other["id"])), "not of what is not complete")
+    check(until(server, other["id"], over)["status"] == "completed", "it is drawn")
+    for fields, param in (({}, "prompt"), ({"prompt": 1}, "prompt"), ({"prompt": "x", "seed": 1}, "seed"), ({"prompt": "a\x07"}, "prompt")):
+        status, _, e = call(server, "POST", "/v1/videos/%s/remix" % ident, fields)
+        check(status == 400 and e["error"]["param"] == param, "remix %r: %d %r" % (fields, status, e))
+    check(call(server, "POST", "/v1/videos/video_none/remix", {"prompt": "x"})[0] == 404, "remix of nothing")
+    call(server, "DELETE", "/v1/videos/" + other["id"])
     if shutil.which("curl"):
         url = "http://127.0.0.1:%d/v1/videos" % server.port
         with open(path("half.mp4"), "wb") as f:
@@ -288,10 +307,13 @@ while video.status in ("queued", "in_progress"):
     video = client.videos.retrieve(video.id)
 assert video.status == "completed" and video.progress == 100 and video.seconds == "2" and video.model == "sora-2", video
 client.videos.download_content(video.id).write_to_file(sys.argv[2])
+with open(sys.argv[2] + ".jpg", "wb") as f:
+    f.write(client.videos.download_content(video.id, variant="thumbnail").read())
+assert client.videos.remix(video.id, prompt="a blue square").remixed_from_video_id == video.id
 polled = client.videos.create_and_poll(prompt="x", seconds="1", input_reference=open(sys.argv[3], "rb"), extra_body={"num_inference_steps": 2, "mode": "ar"})
 assert polled.status == "completed", polled
 seen = [v.id for v in client.videos.list(limit=1)]
-assert seen[:2] == [polled.id, video.id], seen
+assert seen[0] == polled.id and seen[2] == video.id, seen
 assert client.videos.delete(video.id).deleted
 try:
     client.videos.retrieve(video.id)
@@ -308,6 +330,7 @@ print("good")
     r = subprocess.run([python, "-c", code, "http://127.0.0.1:%d/v1" % server.port, path("sdk.mp4"), path("first.png")], stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE, text=True, timeout=600)
     check(r.stdout.strip() == "good", "the OpenAI SDK: %s%s" % (r.stdout, r.stderr[-800:]))
+    check(r.stdout.strip() != "good" or e2e.read("sdk.mp4.jpg")[:2] == b"\xff\xd8", "its thumbnail")
     check(r.stdout.strip() != "good" or frames_of(e2e.read("sdk.mp4"), "sdk.mp4")[0] == 33, "its download")
 
 
@@ -337,7 +360,7 @@ def killed():
         check(got[0] == before, "what was complete is as it was")
         check(metric(server, "jobs_resumed_total") == 1, "the one in the middle went on where it was: %r" % metric(server, "jobs_resumed_total"))
         check([v["id"] for v in call(server, "GET", "/v1/videos?order=asc")[2]["data"]] == idents, "none twice")
-        check(sorted(os.listdir(path("ten"))) == sorted(["jobs.journal"] + [i + ".mp4" for i in idents]), "nothing is left over: %r" % os.listdir(path("ten")))
+        check(sorted(os.listdir(path("ten"))) == sorted(["jobs.journal"] + [i + e for i in idents for e in (".mp4", ".jpg", ".sheet")]), "nothing is left over: %r" % os.listdir(path("ten")))
         check(e2e.longtake("serve", "--port", "0", "--model", e2e.MODEL, "--data-dir", "ten").returncode == 1, "a second server does not share the folder")
         # SIGTERM: what is drawn is kept, and the next server goes on
         last = create(server, num_frames=1601)

@@ -123,7 +123,8 @@ static void encoder_gives_a_unit_a_frame(void **state)
     lti_encoder *e;
     uint8_t *rgb = malloc(W * H * 3);
     const lti_encoder_options o = {.width = W, .height = H, .fps = 10};
-    assert_int_equal(lti_live_encoder_open(&e, ctx, &(lti_encoder_options){63, 48, 10, 0}),
+    assert_int_equal(lti_live_encoder_open(
+                         &e, ctx, &(lti_encoder_options){.width = 63, .height = 48, .fps = 10}),
                      LT_ERR_ARG);
     assert_int_equal(lti_live_encoder_open(&e, ctx, &o), LT_OK);
     for (int64_t f = 0; f < 30; f++) {
