@@ -14,13 +14,15 @@ typedef struct drawn_scene {
     double chroma;   /* 1 */
     double grain;    /* 1 */
     double turn;     /* of the disc */
+    double disc;     /* its radius, of the picture's sides */
     double zoom;     /* 1 */
     int place;       /* another picture altogether */
 } drawn_scene;
 
 static inline drawn_scene plain_scene(double turn)
 {
-    return (drawn_scene){.contrast = 1, .chroma = 1, .grain = 1, .turn = turn, .zoom = 1};
+    return (drawn_scene){
+        .contrast = 1, .chroma = 1, .grain = 1, .turn = turn, .disc = 0.11, .zoom = 1};
 }
 
 static inline double scene_coded(double light)
@@ -38,7 +40,7 @@ static inline void scene_point(const drawn_scene *s, double x, double y, double 
     const double grain =
         s->grain * 0.18 * sin(75 * x + 3 * s->place) * sin(63 * y) + 0.2 * sin(9 * x + 5 * y);
     const double dx = x - 0.5 - 0.22 * cos(s->turn), dy = y - 0.45 - 0.2 * sin(s->turn);
-    const int disc = dx * dx + dy * dy < 0.012;
+    const int disc = dx * dx + dy * dy < s->disc * s->disc;
     for (int c = 0; c < 3; c++) {
         rgb[c] = k > 0 ? ground[which][c] * (1 + grain) : sky[which][c] * (0.7 + 0.6 * y + grain);
         if (disc) rgb[c] = c == 0 ? 0.55 : 0.05;

@@ -209,6 +209,23 @@ static drawn_scene hardens(double t)
     return s;
 }
 
+/* What covered two fifths of the picture in the reference has gone, and what was behind it is lighter. */
+static drawn_scene dims_behind(double t)
+{
+    drawn_scene s = dims(t);
+    s.disc = t < 8 ? 0.36 : 0.05;
+    s.turn = 0;
+    return s;
+}
+
+/* The picture is another one for a moment, again and again: what is known of the drift is not lost by that. */
+static drawn_scene dims_between_flashes(double t)
+{
+    drawn_scene s = dims(t);
+    if (t > 8 && fmod(t, 1.5) < 0.25) s.light += 1.2;
+    return s;
+}
+
 static void drift_is_found_within_three_segments(void **state)
 {
     (void)state;
@@ -219,6 +236,8 @@ static void drift_is_found_within_three_segments(void **state)
     } cases[] = {
         {brightens, "0.1 EV in 10 s", 1u << LT_DRIFT_EXPOSURE},
         {dims, "-0.1 EV in 10 s", 1u << LT_DRIFT_EXPOSURE},
+        {dims_behind, "behind something that has gone", 1u << LT_DRIFT_EXPOSURE},
+        {dims_between_flashes, "between flashes", 1u << LT_DRIFT_EXPOSURE},
         {reddens, "red", 1u << LT_DRIFT_COLOUR | 1u << LT_DRIFT_SATURATION},
         {saturates, "10 % of chroma in 10 s", 1u << LT_DRIFT_SATURATION | 1u << LT_DRIFT_COLOUR},
         {hardens, "10 % of contrast in 10 s",
@@ -301,9 +320,9 @@ static void gain_has_a_dead_band_and_a_rate(void **state)
     lt_drift_vector v = {.settled = true, .level = 0.9};
     assert_true(lti_drift_decide(&d, &v, 0.75) == 0);
     v.level = 3;
-    d.over = 1;
+    d.shot.over = 1;
     assert_true(lti_drift_decide(&d, &v, 0.75) == 0); /* once may be noise */
-    d.over = 2;
+    d.shot.over = 2;
     double last = 0;
     for (int i = 0; i < 12; i++) {
         const double g = lti_drift_decide(&d, &v, 0.75);
@@ -315,15 +334,15 @@ static void gain_has_a_dead_band_and_a_rate(void **state)
     for (int i = 0; i < 12; i++)
         assert_true(lti_drift_decide(&d, &v, 0.75) == last);
     v.level = 0.5; /* there is nothing to take off */
-    d.over = 0;
+    d.shot.over = 0;
     for (int i = 0; i < 60; i++) {
         const double g = lti_drift_decide(&d, &v, 0.75);
         assert_true(last - g <= 0.1 + 1e-9);
         last = g;
     }
-    assert_true(last == 0 && !d.active);
+    assert_true(last == 0 && !d.shot.active);
     v.level = 3;
-    d.over = 2;
+    d.shot.over = 2;
     lti_drift_decide(&d, &v, 0.75);
     v.settled = false; /* nothing to go back to: slowly, no step in the picture */
     last = d.gain;
@@ -341,7 +360,7 @@ static void budgets(void **state)
     lti_drift d;
     lti_drift_begin(&d, frame_seconds, GROUP);
     const lt_drift_vector v = {.settled = true, .level = 3};
-    d.over = 2;
+    d.shot.over = 2;
     int escalated = 0, until = 0;
     for (int i = 0; i < 60; i++) {
         const double g = lti_drift_decide(&d, &v, 0.75);
@@ -349,9 +368,9 @@ static void budgets(void **state)
         if (g > 0) until = i;
     }
     assert_int_equal(escalated, 1);
-    assert_true(d.stand_down && until < 45);
+    assert_true(d.shot.stand_down && until < 45);
     lti_drift_begin(&d, frame_seconds, GROUP);
-    d.over = 2;
+    d.shot.over = 2;
     d.spent = 1.5;
     for (int i = 0; i < 10; i++)
         assert_true(lti_drift_decide(&d, &v, 0.75) == 0);

@@ -224,7 +224,7 @@ static void drawn_again_and_saved_with_corrections(void **state)
     const int64_t begin = frames;
     lti_watch *a = s->watch;
     a->j.drift.phase = LTI_DRIFT_STEADY; /* as if there had been a reference, and drift */
-    a->j.drift.over = 3;
+    a->j.drift.shot.over = 3;
     a->levels = 1;
     a->level = 5;
     a->ref = a->j.before;

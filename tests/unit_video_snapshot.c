@@ -467,6 +467,10 @@ static void damaged_files_are_refused(void **state)
         if (st >= 0) fail_msg("byte %zu of %zu", at, n);
         data[at] ^= 0x41;
     }
+    data[8]--; /* the version, after the mark */
+    assert_int_equal(try_bytes(&w, data, n), LT_ERR_FORMAT);
+    assert_non_null(strstr(lt_error(w.ctx), "was saved by another build: its version is"));
+    data[8]++;
     for (size_t cut = 1; cut < n; cut += cut < 2000 ? 11 : n / 20)
         assert_int_equal(try_bytes(&w, data, cut), LT_ERR_FORMAT);
     free(data);

@@ -56,11 +56,7 @@ static void leave_shot(lti_drift *d, bool cut)
     d->phase = LTI_DRIFT_SETTLING;
     d->shot = (lti_shot){0};
     d->quiet = 0;
-    d->over = 0;
-    d->active = false;
-    d->acting = 0;
     if (cut) d->gain = 0;
-    d->recached = d->stand_down = false;
     d->still_shot = d->strange = 0;
 }
 
@@ -95,7 +91,8 @@ static double group_seconds(const lti_drift *d)
 static bool comes_back(lti_drift *d, lti_tiles mean)
 {
     if (!d->past_age || lti_tiles_together(mean, d->past.tile) > back_distance) return false;
-    if (lti_tiles_typical(mean, d->past.tile) > back_distance + strange_distance) return false;
+    if (lti_tiles_typical(mean, d->past.tile, NULL) > back_distance + strange_distance)
+        return false;
     d->shot = d->past;
     d->past_age = 0;
     return true;
@@ -125,8 +122,6 @@ static void turn_phase(lti_drift *d, lti_tiles mean, const lt_picture *p, bool c
         d->shot = (lti_shot){0};
         d->past_age = 0;
         d->shots++;
-        memset(d->before, 0, sizeof d->before);
-        memset(d->wander, 0, sizeof d->wander);
     }
     if (d->phase != LTI_DRIFT_TAKING) return;
     take(d, mean, p);
@@ -165,29 +160,32 @@ static void judge_others(lti_drift *d, lt_drift_vector *v)
 /* What goes up and down from group to group needs more to count: at least four times what it changes by. */
 static double restless(lti_drift *d, int which, double now, double tolerance)
 {
-    d->wander[which] += 0.2 * (fabs(now - d->before[which]) - d->wander[which]);
-    d->before[which] = now;
-    return fmax(1, 4 * d->wander[which] / tolerance);
+    lti_shot *s = &d->shot;
+    s->wander[which] += 0.2 * (fabs(now - s->before[which]) - s->wander[which]);
+    s->before[which] = now;
+    return fmax(1, 4 * s->wander[which] / tolerance);
 }
 
 static void compare(lti_drift *d, lt_drift_vector *v, lti_tiles mean)
 {
-    const lti_shot *s = &d->shot;
+    lti_shot *s = &d->shot;
     double by[3];
-    lti_tiles_medians(by, mean, d->shot.tile);
+    lti_tiles_mask same;
+    lti_tiles_same(same, mean, s->tile);
+    lti_tiles_medians(by, mean, s->tile, same);
     v->distance = sqrt(by[0] * by[0] + by[1] * by[1] + by[2] * by[2]);
     v->colour = hypot(by[1], by[2]);
-    v->exposure = lti_tiles_exposure(mean, d->shot.tile);
-    v->contrast = lti_tiles_contrast(mean, d->shot.tile, by[0]);
-    v->saturation = lti_tiles_saturation(mean, d->shot.tile);
-    v->coherence = lti_tiles_agreeing(mean, d->shot.tile, by);
+    v->exposure = lti_tiles_exposure(mean, s->tile, same);
+    v->contrast = lti_tiles_contrast(mean, s->tile, by[0], same);
+    v->saturation = lti_tiles_saturation(mean, s->tile, same);
+    v->coherence = lti_tiles_agreeing(mean, s->tile, by, same);
     if (s->sharpness > 1e-3 && v->picture.sharpness > 1e-3)
         v->sharpness = log2(v->picture.sharpness / s->sharpness);
     v->motion = s->motion > 0.004 ? v->picture.motion / s->motion : 1;
     const double noise = restless(d, 0, v->distance, tol_distance);
     const double contrast = restless(d, 1, v->contrast, tol_contrast),
                  saturation = restless(d, 2, v->saturation, tol_saturation);
-    const bool drifts = lti_tiles_explained(mean, d->shot.tile, v, by);
+    const bool drifts = lti_tiles_explained(mean, s->tile, v, by, same);
     if (drifts && v->coherence >= lti_tiles_agreement) {
         raise_level(v, LT_DRIFT_EXPOSURE, fabs(v->exposure) / tol_exposure / noise);
         raise_level(v, v->colour > fabs(by[0]) ? LT_DRIFT_COLOUR : LT_DRIFT_EXPOSURE,
@@ -198,11 +196,11 @@ static void compare(lti_drift *d, lt_drift_vector *v, lti_tiles mean)
         raise_level(v, LT_DRIFT_CONTRAST, fabs(v->contrast) / tol_contrast / contrast);
         raise_level(v, LT_DRIFT_SATURATION, fabs(v->saturation) / tol_saturation / saturation);
     }
-    d->over += v->level >= 1 ? d->over < 3 : -(d->over > 0);
+    s->over += v->level >= 1 ? s->over < 3 : -(s->over > 0);
     judge_others(d, v);
     /* the picture has become another one, little by little */
     d->strange =
-        !drifts && lti_tiles_typical(mean, d->shot.tile) > strange_distance ? d->strange + 1 : 0;
+        !drifts && lti_tiles_typical(mean, s->tile, NULL) > strange_distance ? d->strange + 1 : 0;
 }
 
 static lt_picture mean_picture(const lt_picture *sum, int32_t n)
@@ -283,12 +281,12 @@ static void keep_luma(lti_drift *d, double luma)
 static void step_from(lti_drift *d, lti_tiles tile, bool seam)
 {
     double by[3];
-    const double jump = lti_tiles_typical(tile, d->last_frame);
+    const double jump = lti_tiles_typical(tile, d->last_frame, NULL);
     bool cut = jump > cut_jump && jump > cut_ratio * d->usual_jump;
     if (cut &&
         seam) { /* a seam may brighten all of a picture; another picture differs here and there */
-        lti_tiles_medians(by, tile, d->last_frame);
-        cut = lti_tiles_agreeing(tile, d->last_frame, by) < 0.5;
+        lti_tiles_medians(by, tile, d->last_frame, NULL);
+        cut = lti_tiles_agreeing(tile, d->last_frame, by, NULL) < 0.5;
     }
     if (cut) {
         leave_shot(d, true);
@@ -351,12 +349,12 @@ static double limit(double x, double low, double high)
 /* It goes on until nothing is to be taken off any more: it neither comes and goes nor follows noise. */
 static void turn_active(lti_drift *d, const lt_drift_vector *v)
 {
-    if (!d->active && d->over >= 2) {
-        d->active = true;
-        d->acting = 0;
-    } else if (d->active && d->gain <= 0 && v->level < 0.6) {
-        d->active = false;
-        d->recached = false;
+    if (!d->shot.active && d->shot.over >= 2) {
+        d->shot.active = true;
+        d->shot.acting = 0;
+    } else if (d->shot.active && d->gain <= 0 && v->level < 0.6) {
+        d->shot.active = false;
+        d->shot.recached = false;
     }
 }
 
@@ -373,21 +371,21 @@ double lti_drift_decide(lti_drift *d, const lt_drift_vector *v, double seconds)
         return d->gain;
     }
     turn_active(d, v);
-    const bool may = d->active && !d->stand_down && d->spent < budget;
+    const bool may = d->shot.active && !d->shot.stand_down && d->spent < budget;
     d->gain = limit(d->gain + step * (may ? limit(v->level - 0.8, -1, 1) : -1), 0, most);
-    d->acting = d->active && d->gain > 0.8 ? d->acting + 1 : 0;
+    d->shot.acting = d->shot.active && d->gain > 0.8 ? d->shot.acting + 1 : 0;
     return d->gain;
 }
 
 bool lti_drift_escalates(lti_drift *d)
 {
-    enum { PATIENCE = 12 };                                   /* decisions */
-    if (d->acting < PATIENCE || d->level < 1.5) return false; /* or it helps */
-    d->acting = 0;
-    if (d->recached) {
-        d->stand_down = true; /* leave it as it is rather than fight */
+    enum { PATIENCE = 12 };                                        /* decisions */
+    if (d->shot.acting < PATIENCE || d->level < 1.5) return false; /* or it helps */
+    d->shot.acting = 0;
+    if (d->shot.recached) {
+        d->shot.stand_down = true; /* leave it as it is rather than fight */
         return false;
     }
-    d->recached = true;
+    d->shot.recached = true;
     return true;
 }

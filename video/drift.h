@@ -26,11 +26,17 @@ typedef enum lti_drift_phase {
     LTI_DRIFT_STEADY    /* compares */
 } lti_drift_phase;
 
-/* What a reference holds. */
+/* A reference, and what is known of how the video keeps to it: a shot that comes back finds all of it again. */
 typedef struct lti_shot {
     lti_tiles tile;
     double contrast, saturation, sharpness, motion; /* means of pictures */
     int32_t groups;                                 /* it is the mean of */
+    double before[3],
+        wander[3]; /* distance, contrast, saturation of the group before; mean of how they change */
+    int32_t over;  /* up with a group at level 1 or more, to 3, down with another */
+    bool active;
+    int32_t acting; /* decisions at full effort since it became active */
+    bool recached, stand_down;
 } lti_shot;
 
 typedef struct lti_drift {
@@ -61,15 +67,9 @@ typedef struct lti_drift {
     int32_t quiet;       /* groups in a row without change */
     int32_t hold;        /* groups during which nothing is compared: a prompt is turning */
     int32_t tolerant;    /* groups during which a slow change is one that was asked for */
-    double before[3],
-        wander[3]; /* distance, contrast, saturation of the group before; mean of how they change */
     /* the controller */
-    int32_t over; /* up with a group at level 1 or more, to 3, down with another */
-    bool active;
     double gain;
-    int32_t acting; /* groups since it became active */
-    double level;   /* of the newest vector */
-    bool recached, stand_down;
+    double level;       /* of the newest vector */
     double spent;       /* deviations that the latent was moved by, of the last minute */
     lti_tiles smooth;   /* of the groups since it is compared with, slow mean */
     int32_t strange;    /* groups in a row that are another picture */

@@ -117,17 +117,34 @@ static float limit(float x, float most)
     return x < -most ? -most : x > most ? most : x;
 }
 
-/* Median difference of a channel, less where fewer than two tiles of three have gone that way, 0 where not more than half have. */
-static float difference(const float *now, const float *ref)
+/* Differences of the tiles of a channel that show the same thing: not of those that differ by far more than the typical one does,
+ * since something else is there now. */
+static int differences(float *v, const float *now, const float *ref, float sd)
 {
-    float v[LTI_LATENT_TILES];
-    int along = 0;
+    const float least = 0.1f * sd, times = 4;
+    float far[LTI_LATENT_TILES];
+    int n = 0;
     for (int t = 0; t < LTI_LATENT_TILES; t++)
         v[t] = now[t] - ref[t];
     const float m = median(v, LTI_LATENT_TILES);
     for (int t = 0; t < LTI_LATENT_TILES; t++)
-        along += v[t] * m > 0.25f * m * m;
-    const float agree = (float)along / LTI_LATENT_TILES;
+        far[t] = fabsf(v[t] - m);
+    const float most = fmaxf(least, times * median(far, LTI_LATENT_TILES));
+    for (int t = 0; t < LTI_LATENT_TILES; t++)
+        if (fabsf(v[t] - m) <= most) v[n++] = v[t];
+    return n;
+}
+
+/* Median difference of a channel, less where fewer than two tiles of three have gone that way, 0 where not more than half have. */
+static float difference(const float *now, const float *ref, float sd)
+{
+    float v[LTI_LATENT_TILES];
+    int along = 0;
+    const int n = differences(v, now, ref, sd);
+    const float m = median(v, n);
+    for (int i = 0; i < n; i++)
+        along += v[i] * m > 0.25f * m * m;
+    const float agree = (float)along / (float)n;
     return m * fminf(fmaxf((agree - 0.5f) / 0.15f, 0), 1);
 }
 
@@ -156,7 +173,7 @@ double lti_shift_towards(lti_shift *s, double *moved, const lti_field *now, cons
     double all = 0, taken = 0;
     lti_shift_none(s);
     for (int32_t c = 0; c < channels; c++) {
-        const float sd = fmaxf(ref->sd[c], 0.2f), d = difference(now->tile[c], ref->tile[c]);
+        const float sd = fmaxf(ref->sd[c], 0.2f), d = difference(now->tile[c], ref->tile[c], sd);
         const float off = limit((float)gain * d, 0.35f * sd), mean = mean_of(now->tile[c]);
         float scale = contrast ? 1 / fmaxf(spread(now->tile[c], ref->tile[c], sd), 0.1f) : 1;
         scale = 1 + (float)gain * (fminf(fmaxf(scale, 1 / 1.15f), 1.15f) - 1);

@@ -21,10 +21,18 @@ static lt_status reals_state(lti_state *io, double *const v[], size_t n)
 
 static lt_status shot_state(lti_state *io, lti_shot *s)
 {
-    double *const v[] = {&s->contrast, &s->saturation, &s->sharpness, &s->motion};
+    double *const v[] = {&s->contrast,  &s->saturation, &s->sharpness, &s->motion,
+                         &s->before[0], &s->before[1],  &s->before[2], &s->wander[0],
+                         &s->wander[1], &s->wander[2]};
     LT_TRY(tiles_state(io, s->tile));
     LT_TRY(reals_state(io, v, LT_COUNT(v)));
-    return lti_state_int32(io, "groups of a reference", &s->groups, 0, 1 << 20);
+    LT_TRY(lti_state_int32(io, "groups of a reference", &s->groups, 0, 1 << 20));
+    LT_TRY(lti_state_int32(io, "groups that drift", &s->over, 0, 3));
+    LT_TRY(lti_state_int32(io, "decisions", &s->acting, 0, 1 << 30));
+    bool *const flag[] = {&s->active, &s->recached, &s->stand_down};
+    for (size_t i = 0; i < LT_COUNT(flag); i++)
+        LT_TRY(lti_state_bool(io, "a flag", flag[i]));
+    return LT_OK;
 }
 
 static lt_status picture_state(lti_state *io, lt_picture *p)
@@ -42,8 +50,8 @@ static lt_status counts_state(lti_state *io, lti_drift *d)
 {
     const int32_t most = 1 << 30;
     int32_t phase = (int32_t)d->phase;
-    int32_t *const v[] = {&d->frames,   &d->moves, &d->past_age, &d->quiet,      &d->hold,
-                          &d->tolerant, &d->over,  &d->acting,   &d->still_shot, &d->strange};
+    int32_t *const v[] = {&d->frames, &d->moves,    &d->past_age,   &d->quiet,
+                          &d->hold,   &d->tolerant, &d->still_shot, &d->strange};
     for (size_t i = 0; i < LT_COUNT(v); i++)
         LT_TRY(lti_state_int32(io, "a count", v[i], 0, most));
     LT_TRY(lti_state_int32(io, "phase", &phase, LTI_DRIFT_SETTLING, LTI_DRIFT_STEADY));
@@ -52,8 +60,7 @@ static lt_status counts_state(lti_state *io, lti_drift *d)
     LT_TRY(lti_state_int(io, "frame", &d->frame, 0, INT64_MAX / 2));
     LT_TRY(lti_state_int(io, "first frame", &d->group_first, 0, INT64_MAX / 2));
     LT_TRY(lti_state_int(io, "shots", &d->shots, 0, INT64_MAX / 2));
-    bool *const flag[] = {&d->has_frame, &d->torn,     &d->cut,
-                          &d->active,    &d->recached, &d->stand_down};
+    bool *const flag[] = {&d->has_frame, &d->torn, &d->cut};
     for (size_t i = 0; i < LT_COUNT(flag); i++)
         LT_TRY(lti_state_bool(io, "a flag", flag[i]));
     return LT_OK;
@@ -61,8 +68,7 @@ static lt_status counts_state(lti_state *io, lti_drift *d)
 
 lt_status lti_drift_state(lti_drift *d, lti_state *io)
 {
-    double *const v[] = {&d->usual_jump, &d->before[0], &d->before[1], &d->before[2], &d->wander[0],
-                         &d->wander[1],  &d->wander[2], &d->gain,      &d->level,     &d->spent};
+    double *const v[] = {&d->usual_jump, &d->gain, &d->level, &d->spent};
     LT_TRY(counts_state(io, d));
     LT_TRY(reals_state(io, v, LT_COUNT(v)));
     for (int i = 0; i < LTI_FLICKER_FRAMES; i++)

@@ -36,49 +36,81 @@ void lti_tiles_blend(lti_tiles slow, lti_tiles now, float part)
             slow[t][c] += part * (now[t][c] - slow[t][c]);
 }
 
-/* Delta E of the median tile of a less b. */
-double lti_tiles_typical(lti_tiles a, lti_tiles b)
+static bool counts(const bool *same, int t)
 {
-    float v[LTI_TILES];
-    for (int t = 0; t < LTI_TILES; t++) {
-        float squares = 0;
-        for (int c = 0; c < 3; c++)
-            squares += (a[t][c] - b[t][c]) * (a[t][c] - b[t][c]);
-        v[t] = sqrtf(squares);
-    }
-    return median(v, LTI_TILES);
+    return !same || same[t];
 }
 
-void lti_tiles_medians(double out[3], lti_tiles a, lti_tiles b)
+static double apart(const float *a, const float *b, const double by[3])
+{
+    double squares = 0;
+    for (int c = 0; c < 3; c++) {
+        const double d = (double)(a[c] - b[c]) - by[c];
+        squares += d * d;
+    }
+    return sqrt(squares);
+}
+
+/* What an object covers now or did then differs by its own colours, and says nothing of the light. Where all of a picture moves, the
+ * typical tile differs much and none is left out. */
+void lti_tiles_same(lti_tiles_mask same, lti_tiles a, lti_tiles b)
+{
+    const double least = 2, times = 4;
+    for (int t = 0; t < LTI_TILES; t++)
+        same[t] = true;
+    for (int round = 0; round < 2; round++) {
+        double by[3];
+        float v[LTI_TILES];
+        lti_tiles_medians(by, a, b, same);
+        for (int t = 0; t < LTI_TILES; t++)
+            v[t] = (float)apart(a[t], b[t], by);
+        const double most = fmax(least, times * median(v, LTI_TILES));
+        for (int t = 0; t < LTI_TILES; t++)
+            same[t] = apart(a[t], b[t], by) <= most;
+    }
+}
+
+double lti_tiles_typical(lti_tiles a, lti_tiles b, const bool *same)
+{
+    static const double nothing[3];
+    float v[LTI_TILES];
+    int32_t n = 0;
+    for (int t = 0; t < LTI_TILES; t++)
+        if (counts(same, t)) v[n++] = (float)apart(a[t], b[t], nothing);
+    return median(v, n);
+}
+
+void lti_tiles_medians(double out[3], lti_tiles a, lti_tiles b, const bool *same)
 {
     float v[LTI_TILES];
     for (int c = 0; c < 3; c++) {
+        int32_t n = 0;
         for (int t = 0; t < LTI_TILES; t++)
-            v[t] = a[t][c] - b[t][c];
-        out[c] = median(v, LTI_TILES);
+            if (counts(same, t)) v[n++] = a[t][c] - b[t][c];
+        out[c] = median(v, n);
     }
 }
 
-/* Delta E that the tiles differ by together: what goes one way here and another there is none. */
 double lti_tiles_together(lti_tiles a, lti_tiles b)
 {
     double by[3];
-    lti_tiles_medians(by, a, b);
+    lti_tiles_medians(by, a, b, NULL);
     return sqrt(by[0] * by[0] + by[1] * by[1] + by[2] * by[2]);
 }
 
-/* Part of the tiles that have moved at least a quarter of `by` along it. */
-double lti_tiles_agreeing(lti_tiles a, lti_tiles b, const double by[3])
+double lti_tiles_agreeing(lti_tiles a, lti_tiles b, const double by[3], const bool *same)
 {
     const double all = by[0] * by[0] + by[1] * by[1] + by[2] * by[2];
-    int count = 0;
+    int agree = 0, n = 0;
     for (int t = 0; t < LTI_TILES; t++) {
         double along = 0;
+        if (!counts(same, t)) continue;
         for (int c = 0; c < 3; c++)
             along += by[c] * (double)(a[t][c] - b[t][c]);
-        count += along > 0.25 * all;
+        agree += along > 0.25 * all;
+        n++;
     }
-    return (double)count / LTI_TILES;
+    return n ? (double)agree / n : 0;
 }
 
 static double light_of(double lightness)
@@ -88,12 +120,12 @@ static double light_of(double lightness)
 }
 
 /* Median of the tiles' EV; dark ones say little. */
-double lti_tiles_exposure(lti_tiles a, lti_tiles b)
+double lti_tiles_exposure(lti_tiles a, lti_tiles b, const bool *same)
 {
     float v[LTI_TILES];
     int32_t n = 0;
     for (int t = 0; t < LTI_TILES; t++)
-        if (b[t][0] > 5)
+        if (b[t][0] > 5 && counts(same, t))
             v[n++] = (float)log2(fmax(light_of((double)a[t][0]), 1e-4) / light_of((double)b[t][0]));
     return n >= LTI_TILES / 4 ? median(v, n) : 0;
 }
@@ -118,26 +150,27 @@ static double mean_lightness(lti_tiles b)
 }
 
 /* How much the tiles' lightness has spread about its mean: ln of the median ratio. */
-double lti_tiles_contrast(lti_tiles a, lti_tiles b, double shift)
+double lti_tiles_contrast(lti_tiles a, lti_tiles b, double shift, const bool *same)
 {
     float v[LTI_TILES];
     const double mean = mean_lightness(b);
     int32_t n = 0;
     for (int t = 0; t < LTI_TILES; t++) {
         const double from = (double)b[t][0] - mean;
-        if (fabs(from) > 6) v[n++] = (float)(((double)(a[t][0] - b[t][0]) - shift) / from);
+        if (fabs(from) > 6 && counts(same, t))
+            v[n++] = (float)(((double)(a[t][0] - b[t][0]) - shift) / from);
     }
     return log(fmax(1 + common(v, n), 0.1));
 }
 
 /* How much the tiles' chroma has grown along its own hue: ln of the common ratio. */
-double lti_tiles_saturation(lti_tiles a, lti_tiles b)
+double lti_tiles_saturation(lti_tiles a, lti_tiles b, const bool *same)
 {
     float v[LTI_TILES];
     int32_t n = 0;
     for (int t = 0; t < LTI_TILES; t++) {
         const float squares = b[t][1] * b[t][1] + b[t][2] * b[t][2];
-        if (squares > 36)
+        if (squares > 36 && counts(same, t))
             v[n++] = ((a[t][1] - b[t][1]) * b[t][1] + (a[t][2] - b[t][2]) * b[t][2]) / squares;
     }
     return log(fmax(1 + common(v, n), 0.1));
@@ -159,12 +192,14 @@ static void predict(lti_tiles out, lti_tiles ref, const lt_drift_vector *v, cons
 
 /* Drift is the same everywhere: what it does not explain of the typical tile is less than what it does. Otherwise the picture has become
  * another one, as by a camera that moves slowly. */
-bool lti_tiles_explained(lti_tiles now, lti_tiles ref, const lt_drift_vector *v, const double by[3])
+bool lti_tiles_explained(lti_tiles now, lti_tiles ref, const lt_drift_vector *v, const double by[3],
+                         const bool *same)
 {
     for (int saturation = 0; saturation < 2; saturation++) {
         lti_tiles want;
         predict(want, ref, v, by, saturation);
-        if (lti_tiles_typical(now, want) < 0.8 * lti_tiles_typical(ref, want)) return true;
+        if (lti_tiles_typical(now, want, same) < 0.8 * lti_tiles_typical(ref, want, same))
+            return true;
     }
     return false;
 }

@@ -47,6 +47,6 @@ lt_status lt_monitor_frame(lt_monitor *m, lt_drift_vector *out, lt_picture *pict
     if (!lti_drift_frame(&m->drift, out, &p, tile, 0)) return LT_AGAIN;
     out->gain = lti_drift_decide(&m->drift, out, m->drift.frame_seconds * out->frames);
     out->action = out->gain > 0 ? LT_DRIFT_SHIFTED : LT_DRIFT_LEFT;
-    out->alarm = out->alarm || m->drift.stand_down;
+    out->alarm = out->alarm || m->drift.shot.stand_down;
     return LT_OK;
 }

@@ -325,7 +325,7 @@ static void end_vector(lt_session *s, lt_drift_vector *v)
     v->gain = w->now.gain;
     v->action = w->now.action;
     v->attempts = w->now.attempts;
-    v->alarm = v->alarm || w->now.alarm || w->j.drift.stand_down;
+    v->alarm = v->alarm || w->now.alarm || w->j.drift.shot.stand_down;
     if (w->now.kind == LT_DRIFT_BROKEN) v->kind = LT_DRIFT_BROKEN;
     v->renditions_known = w->renditions_known;
     v->renditions = w->renditions;

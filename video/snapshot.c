@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static const uint64_t magic = 0x0a6e6f6973736573; /* "session\n" */
-enum { VERSION = 2, MAX_LIST = 1024, MAX_WORD = 256 };
+enum { VERSION = 3, MAX_LIST = 1024, MAX_WORD = 256 };
 
 typedef struct head {
     char *family, *isa, *negative, *cache, *attention, *prompt, *present, *inject;
@@ -50,7 +50,8 @@ static lt_status mark_state(lti_state *io)
     if (word != magic) return lti_fail(io->ctx, LT_ERR_FORMAT, "is not a saved session");
     LT_TRY(lti_state_int32(io, "version", &version, 0, INT32_MAX));
     if (version == VERSION) return LT_OK;
-    return lti_fail(io->ctx, LT_ERR_FORMAT, "has version %d, this build reads %d", version,
+    return lti_fail(io->ctx, LT_ERR_FORMAT,
+                    "was saved by another build: its version is %d, this one reads %d", version,
                     VERSION);
 }
 
