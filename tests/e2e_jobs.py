@@ -376,25 +376,59 @@ def killed():
         server.stop(signal.SIGKILL)
 
 
+def disk_of(mib):
+    """How to start a server whose folder "full" is a disk of its own, of so many MiB; None where this user may not."""
+    os.makedirs(path("full"), exist_ok=True)
+    within = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=%dm tmpfs "$0" && exec "$@"' % mib, path("full")]
+    tried = shutil.which("unshare") and subprocess.run([*within, "true"], stderr=subprocess.DEVNULL).returncode == 0
+    return within if tried else None
+
+
+async def beside(c, work, *args):
+    """What work(*args) returns, while a connection is read."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    while not task.done():
+        await c.unit(seconds=0.1)
+    return task.result()
+
+
 async def full_disk():
-    """No file may grow beyond 400 kB, as on a disk that is full: the job fails and says why, streams go on."""
+    """A real disk of 1 MiB, or where there is none to be had files that cannot grow beyond 400 kB: the job fails and says why, streams go on."""
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (400000, 400000))
-    server = Server("--data-dir", "full", before=limit)
+    within = disk_of(1)
+    server = Server("--data-dir", "full", "--history", "1", **(dict(within=within) if within else dict(before=limit)))
     try:
         server.wait_ready()
         async with Client(server) as c:
-            await c.say(**dict(LIVE, num_frames=40001, pace="realtime"))
+            await c.say(**dict(LIVE, num_frames=40001, pace="realtime", crf=1))
             await c.unit()
-            ident = create(server, num_frames=2001, crf=1)
-            job = until(server, ident, over)
-            check(job["status"] == "failed" and job["error"]["code"] == "disk_full" and "full" in path("full") and "/" not in job["error"]["message"],
-                  "the reason: %r" % job["error"])
+            ident = create(server, num_frames=4001, crf=1)
+            job = await beside(c, until, server, ident, over)
+            check(job["status"] == "failed" and job["error"]["code"] == "disk_full" and "/" not in job["error"]["message"], "the reason: %r" % job["error"])
             seen = c.frames()[-1].seq
             check(await c.unit(lambda u: u.seq > seen + 8), "the stream goes on")
-        ident = create(server)
-        check(until(server, ident, over)["status"] == "completed", "and so do small jobs")
+            check((await beside(c, until, server, create(server), over))["status"] == "completed", "and so do small jobs")
+            if within:  # not a byte is left
+                filler = "/proc/%d/root%s/filler" % (server.process.pid, path("full"))
+                with open(filler, "wb", buffering=0) as f:
+                    try:
+                        while f.write(bytes(4096)):
+                            pass
+                    except OSError:
+                        pass
+                status, _, e = call(server, "POST", "/v1/videos", VIDEO)
+                if status == 200:  # there was room to write it down
+                    e = await beside(c, until, server, e["id"], over)
+                check(status in (200, 507) and e["error"]["code"] == "disk_full", "the reason of a job without a byte: %d %r" % (status, e))
+                seen = c.frames()[-1].seq
+                check(await c.unit(lambda u: u.seq > seen + 24), "the stream goes on without its recording")
+                check(call(server, "DELETE", "/v1/videos/" + ident)[0] == 200 and server.get("/readyz")[0] == 200, "what failed can be deleted")
+                os.unlink(filler)
+                check((await beside(c, until, server, create(server), over))["status"] == "completed", "with room again jobs are taken")
+            await c.say(type="stop")
+            check((await c.event("done"))["reason"] == "stopped", "the stream ends well")
     finally:
         server.stop(signal.SIGKILL)
 

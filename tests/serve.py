@@ -18,10 +18,10 @@ PROTOCOL = "longtake.v1"
 class Server:
     """`longtake serve` with the tiny model; .stop() gives its exit status."""
 
-    def __init__(self, *args, model=None, before=None):
+    def __init__(self, *args, model=None, before=None, within=()):
         env = {k: v for k, v in os.environ.items() if not k.startswith("LONGTAKE_")}
         self.log = open(e2e.path("serve.log"), "ab")
-        self.process = subprocess.Popen([e2e.PROGRAM, "serve", "--port", "0", "--model", model or e2e.MODEL, *args], cwd=e2e.WORK, env=env,
+        self.process = subprocess.Popen([*within, e2e.PROGRAM, "serve", "--port", "0", "--model", model or e2e.MODEL, *args], cwd=e2e.WORK, env=env,
                                         stdout=subprocess.PIPE, stderr=self.log, text=True, preexec_fn=before)
         self.url = self.process.stdout.readline().strip()
         match = re.match(r"https?://.*:(\d+)/$", self.url)
