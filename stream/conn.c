@@ -443,7 +443,7 @@ void lti_conn_receive(lti_conn *c, const void *data, size_t bytes, bool binary)
 /* ---- media ---- */
 
 /* Goes on with a newer frame and says what was left out. */
-static void skip_to(lti_conn *c, int64_t frame)
+static void skip_to(lti_conn *c, int64_t frame, const char *why)
 {
     const lti_hub_config *k = lti_hub_get_config(lti_live_hub(c->live));
     const int64_t lost = frame - c->next;
@@ -451,10 +451,9 @@ static void skip_to(lti_conn *c, int64_t frame)
     c->discontinuity = true;
     c->wait_key = false;
     if (lost <= 0) return;
-    lti_count(c->srv->metrics, LTI_COUNT_FRAMES_DROPPED, (uint64_t)lost);
-    answer(c,
-           json_pack("{s:s, s:I, s:I, s:s}", "type", "dropped", "frames", (json_int_t)lost,
-                     "resume_pts", (json_int_t)(frame * 1000000 / k->fps), "reason", "too_slow"));
+    lti_count_dropped(c->srv->metrics, !strcmp(why, "too_slow"), (uint64_t)lost);
+    answer(c, json_pack("{s:s, s:I, s:I, s:s}", "type", "dropped", "frames", (json_int_t)lost,
+                        "resume_pts", (json_int_t)(frame * 1000000 / k->fps), "reason", why));
 }
 
 /* Whether a frame that is kept may be sent now; false also after a skip. */
@@ -471,7 +470,7 @@ static bool in_time(lti_conn *c, const lti_unit *u, const lti_hub_state *s)
     const bool behind = now - u->born > LAG_S && (double)(s->end - c->next) > LAG_S * k->fps;
     if (c->wait_key || behind) {
         if (s->newest_key > c->next) {
-            skip_to(c, s->newest_key);
+            skip_to(c, s->newest_key, "too_slow");
         } else if (!u->key && !s->ended) {
             c->wait_key = true;
             lti_live_keyframe(c->live);
@@ -548,7 +547,7 @@ static bool next_unit(lti_conn *c, lti_out *out)
             return false;
         }
         if (st == LT_ERR_MISSING) {
-            skip_to(c, s.first);
+            skip_to(c, s.first, "gone");
             continue;
         }
         const int64_t was = c->next;

@@ -18,7 +18,7 @@ typedef struct histogram {
 } histogram;
 
 struct lti_metrics {
-    atomic_uint_fast64_t counter[LTI_COUNTERS];
+    atomic_uint_fast64_t counter[LTI_COUNTERS], dropped[2]; /* dropped: gone, too slow */
     pthread_mutex_t lock;
     histogram h[LTI_HISTOGRAMS]; /* {lock} */
     double realtime;             /* {lock} */
@@ -44,6 +44,11 @@ void lti_metrics_destroy(lti_metrics *m)
 void lti_count(lti_metrics *m, lti_counter c, uint64_t n)
 {
     atomic_fetch_add_explicit(&m->counter[c], n, memory_order_relaxed);
+}
+
+void lti_count_dropped(lti_metrics *m, bool too_slow, uint64_t n)
+{
+    atomic_fetch_add_explicit(&m->dropped[too_slow], n, memory_order_relaxed);
 }
 
 void lti_observe(lti_metrics *m, lti_histogram which, double seconds)
@@ -103,6 +108,43 @@ static void put_counters(FILE *f, lti_metrics *m)
         head(f, names[i][0], "counter", names[i][1]);
         fprintf(f, "longtake_%s %" PRIuFAST64 "\n", names[i][0], atomic_load(&m->counter[i]));
     }
+}
+
+/* The counters of kinds and outcomes once more, as one family. */
+static void put_outcomes(FILE *f, lti_metrics *m)
+{
+    static const struct {
+        const char *kind, *outcome;
+        lti_counter counter;
+    } all[] = {{"live", "completed", LTI_COUNT_SESSIONS_COMPLETE},
+               {"live", "stopped", LTI_COUNT_SESSIONS_STOPPED},
+               {"live", "failed", LTI_COUNT_SESSIONS_FAILED},
+               {"job", "completed", LTI_COUNT_JOBS_COMPLETE},
+               {"job", "stopped", LTI_COUNT_JOBS_CANCELLED},
+               {"job", "failed", LTI_COUNT_JOBS_FAILED},
+               {"job", "refused", LTI_COUNT_JOBS_REFUSED}};
+    static const char name[] = "requests_total";
+    head(f, name, "counter", "Videos asked for, by what they came to");
+    for (size_t i = 0; i < LT_COUNT(all); i++)
+        fprintf(f, "longtake_%s{kind=\"%s\",outcome=\"%s\"} %" PRIuFAST64 "\n", name, all[i].kind,
+                all[i].outcome, atomic_load(&m->counter[all[i].counter]));
+    const uint_fast64_t jobs = atomic_load(&m->counter[LTI_COUNT_JOBS_REFUSED]),
+                        refused = atomic_load(&m->counter[LTI_COUNT_REFUSED]);
+    fprintf(f, "longtake_%s{kind=\"live\",outcome=\"refused\"} %" PRIuFAST64 "\n", name,
+            refused > jobs ? refused - jobs : 0);
+    head(f, "frames_dropped_total", "counter", "Frames that viewers did not get");
+    fprintf(f, "longtake_frames_dropped_total{reason=\"gone\"} %" PRIuFAST64 "\n",
+            atomic_load(&m->dropped[0]));
+    fprintf(f, "longtake_frames_dropped_total{reason=\"too_slow\"} %" PRIuFAST64 "\n",
+            atomic_load(&m->dropped[1]));
+}
+
+static void put_texts(FILE *f, const lti_sched_state *s)
+{
+    head(f, "prompt_cache_hits_total", "counter", "Prompts whose encoding was still there");
+    fprintf(f, "longtake_prompt_cache_hits_total %" PRIu64 "\n", s->text_hits);
+    head(f, "prompt_cache_misses_total", "counter", "Prompts that were encoded");
+    fprintf(f, "longtake_prompt_cache_misses_total %" PRIu64 "\n", s->text_misses);
 }
 
 static void put_histograms(FILE *f, lti_metrics *m)
@@ -193,6 +235,8 @@ char *lti_metrics_text(lt_server *srv)
           (double)lti_jobs_disk(srv->jobs));
     put_device(f, &s);
     put_counters(f, srv->metrics);
+    put_outcomes(f, srv->metrics);
+    put_texts(f, &s);
     put_histograms(f, srv->metrics);
     put_process(f, srv->metrics);
     if (!fclose(f)) return text;

@@ -255,9 +255,13 @@ static lt_status work(lti_sched *s, lti_task *t)
     if (st == LT_OK) st = t->ops->step(t, s->ctx);
     t->busy = false;
     lt_mem_stats m;
+    uint64_t hits, misses;
     lt_dev_mem_stats(s->dev, &m);
+    lt_model_text_cache(s->net, &hits, &misses);
     pthread_mutex_lock(&s->lock);
     s->state.device = m;
+    s->state.text_hits = hits;
+    s->state.text_misses = misses;
     pthread_mutex_unlock(&s->lock);
     return st;
 }

@@ -212,6 +212,7 @@ typedef struct lti_sched_state {
     int32_t live, jobs, live_queued, jobs_queued;
     uint64_t memory_used, memory;
     lt_mem_stats device; /* as of the last step */
+    uint64_t text_hits, text_misses;
 } lti_sched_state;
 lti_sched_state lti_sched_look(lti_sched *s);
 
@@ -357,7 +358,6 @@ lti_live_net *lti_live_get_net(lti_live *l);
 #define LTI_COUNTER_MAP(X)                                                                      \
     X(FRAMES_GENERATED, "frames_generated_total", "Frames drawn and encoded")                   \
     X(FRAMES_SENT, "frames_sent_total", "Frames written to viewers")                            \
-    X(FRAMES_DROPPED, "frames_dropped_total", "Frames that slow viewers skipped")               \
     X(BYTES_SENT, "bytes_sent_total", "Bytes of media written to viewers")                      \
     X(DEADLINES_MISSED, "deadline_missed_total", "Groups of frames that came after their time") \
     X(SESSIONS, "sessions_total", "Live sessions accepted")                                     \
@@ -365,6 +365,7 @@ lti_live_net *lti_live_get_net(lti_live *l);
     X(SESSIONS_STOPPED, "sessions_stopped_total", "Live sessions stopped before their end")     \
     X(SESSIONS_FAILED, "sessions_failed_total", "Live sessions that ended in an error")         \
     X(REFUSED, "refused_total", "Requests refused because the queue was full")                  \
+    X(JOBS_REFUSED, "jobs_refused_total", "Jobs among them")                                    \
     X(HTTP, "http_requests_total", "HTTP requests answered")                                    \
     X(WEBSOCKETS, "websockets_total", "Websocket connections accepted")                         \
     X(JOBS, "jobs_total", "Jobs accepted")                                                      \
@@ -399,7 +400,9 @@ typedef enum lti_histogram {
 typedef struct lti_metrics lti_metrics;
 lti_metrics *lti_metrics_create(void); /* NULL: no memory */
 void lti_metrics_destroy(lti_metrics *m);
-void lti_count(lti_metrics *m, lti_counter c, uint64_t n);         /* any thread */
+void lti_count(lti_metrics *m, lti_counter c, uint64_t n); /* any thread */
+/* Frames that a viewer did not get: it was too slow for the stream, or the stream keeps them no longer. */
+void lti_count_dropped(lti_metrics *m, bool too_slow, uint64_t n);
 void lti_observe(lti_metrics *m, lti_histogram h, double seconds); /* any thread */
 /* Seconds of video that a second of drawing gave to a live session. Any thread. */
 void lti_note_realtime(lti_metrics *m, double factor);

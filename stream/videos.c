@@ -210,6 +210,7 @@ static void reply_job(lti_http_reply *re, int status, lti_job *j)
 static void refuse_busy(lt_server *srv, lti_http_reply *re, lt_status s, double eta)
 {
     lti_count(srv->metrics, LTI_COUNT_REFUSED, 1);
+    lti_count(srv->metrics, LTI_COUNT_JOBS_REFUSED, 1);
     if (s == LT_ERR_MEM)
         lti_reply_error(re, 400, "invalid_request_error", "out_of_memory", NULL,
                         "the machine does not have the memory that this video needs");

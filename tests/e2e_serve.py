@@ -286,8 +286,15 @@ def requests(server):
     check(server.get("/healthz")[0] == 200, "odd requests harm nobody")
     status, body = server.get("/metrics")
     text = body.decode()
-    for name in ("longtake_frames_generated_total", "longtake_time_to_first_frame_seconds_bucket", "longtake_sessions_active 0", "process_open_fds", "longtake_build_info"):
-        check(name in text, "metrics: " + name)
+    for name in ("frames_generated_total", "time_to_first_frame_seconds_bucket", "sessions_active 0", "build_info", 'requests_total{kind="live",outcome="completed"}',
+                 "requests_running", "requests_waiting", "queue_wait_seconds_sum", "block_seconds_sum", "denoise_step_seconds_sum", "vae_decode_seconds_sum",
+                 "text_encode_seconds_sum", "encode_frame_seconds_sum", "frames_sent_total", 'frames_dropped_total{reason="too_slow"}', "client_lag_seconds_sum",
+                 "realtime_factor", "deadline_missed_total", "prompt_switch_seconds_count", "kv_cache_bytes", "prompt_cache_misses_total", "gpu_memory_bytes{state=",
+                 "cancel_seconds_count"):
+        check("\nlongtake_" + name in text, "metrics: " + name)
+    check("\nprocess_open_fds" in text and float(text.split("\nlongtake_prompt_cache_hits_total ")[1].split()[0]) > 0, "prompts that were encoded before are not encoded again")
+    families = [l.split()[2] for l in text.splitlines() if l.startswith("# TYPE")]
+    check(len(families) == len(set(families)), "every family once")
     check("a red ball" not in open(path("serve.log")).read(), "no prompt in the log")
 
 

@@ -4,6 +4,7 @@
 #include "kernels/internal.h"
 #include "tests/temp_files.h"
 #include "video/config.h"
+#include "video/text_cache.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,6 +86,49 @@ static void company(void **state)
     lt_mem_stats m;
     lt_dev_mem_stats(dev, &m);
     assert_true(m.peak_bytes[LT_TAG_TEXT] > 0);
+}
+
+static void expect_counts(const lti_text_cache *c, uint64_t hits, uint64_t misses)
+{
+    uint64_t h, m;
+    lti_text_cache_stats(c, &h, &m);
+    assert_int_equal(h, hits);
+    assert_int_equal(m, misses);
+}
+
+/* Rows come back by their tokens; the ones not asked for longest leave, for number and for bytes. */
+static void kept(void **state)
+{
+    (void)state;
+    lti_text_cache *c = lti_text_cache_create();
+    assert_non_null(c);
+    const float rows[2] = {1.5f, -2};
+    assert_null(lti_text_cache_get(c, one, 7));
+    lti_text_cache_put(c, one, 7, rows, sizeof rows);
+    assert_null(lti_text_cache_get(c, one, 6)); /* the beginning of a text is another text */
+    assert_null(lti_text_cache_get(c, two, 3));
+    assert_memory_equal(lti_text_cache_get(c, one, 7), rows, sizeof rows);
+    expect_counts(c, 1, 3);
+    for (int32_t i = 0; i < 100; i++) {
+        lti_text_cache_put(c, &i, 1, rows, sizeof rows);
+        assert_non_null(lti_text_cache_get(c, one, 7)); /* asked for again and again */
+    }
+    const int32_t first = 0, last = 99;
+    assert_null(lti_text_cache_get(c, &first, 1));
+    assert_non_null(lti_text_cache_get(c, &last, 1));
+    enum { BIG = 20 << 20 };
+    float *big = calloc(1, BIG);
+    assert_non_null(big);
+    for (int32_t i = 1000; i < 1004; i++)
+        lti_text_cache_put(c, &i, 1, big, BIG);
+    const int32_t old = 1000, new = 1003, huge = 2000;
+    assert_null(lti_text_cache_get(c, &old, 1));
+    assert_non_null(lti_text_cache_get(c, &new, 1));
+    lti_text_cache_put(c, &huge, 1, big, (size_t)65 << 20); /* not even read */
+    assert_null(lti_text_cache_get(c, &huge, 1));
+    free(big);
+    lti_text_cache_destroy(&c);
+    assert_null(c);
 }
 
 static bool stop(void *user, int32_t done, int32_t layers)
@@ -225,7 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(company),       cmocka_unit_test(cancelled),  cmocka_unit_test(refusals),
         cmocka_unit_test(missing_layer), cmocka_unit_test(not_finite), cmocka_unit_test(no_memory),
-        cmocka_unit_test(figures),
+        cmocka_unit_test(figures),       cmocka_unit_test(kept),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -88,7 +88,9 @@ lt_status lt_model_open(lt_model **out, lt_dev *dev, const lt_model_options *opt
     m->dev = dev;
     m->ctx = ctx;
     m->dtype = opt->dtype ? opt->dtype : lt_dev_auto_dtype(dev);
-    lt_status s = read_model(&m->files, &m->config, ctx, opt);
+    m->texts = lti_text_cache_create();
+    lt_status s = m->texts ? LT_OK : lti_fail(ctx, LT_ERR_MEM, "no memory for a model");
+    if (s >= 0) s = read_model(&m->files, &m->config, ctx, opt);
     if (s >= 0) s = pack(m);
     if (s < 0) {
         lt_model_close(&m);
@@ -103,6 +105,7 @@ void lt_model_close(lt_model **model)
 {
     lt_model *m = model ? *model : NULL;
     if (!m) return;
+    lti_text_cache_destroy(&m->texts);
     lti_tokenizer_close(&m->tokenizer);
     lt_vae_destroy(&m->vae);
     lti_dit_destroy(&m->dit);
@@ -143,28 +146,59 @@ lt_status lt_model_tokenize(lt_model *model, const char *text, int32_t **ids, in
     return tokenize(model, text, ids, n);
 }
 
-static lt_status encode_ids(lt_model *m, lti_text_rows *out, int32_t *const *ids, lti_text_job *job)
+/* Encodes those texts that `has` lacks; their rows go to `rows`, one after the other, and into the cache. */
+static lt_status encode_missing(lt_model *m, float *rows, int32_t *const *ids, const int32_t *n,
+                                const bool *has, const lti_text_job *all)
 {
     const size_t dim = (size_t)m->config.text.dim;
-    size_t rows = 0;
-    for (int32_t i = 0; i < job->texts; i++)
+    const int32_t *list[LTI_MAX_TEXTS];
+    int32_t len[LTI_MAX_TEXTS], which[LTI_MAX_TEXTS], missing = 0;
+    for (int32_t i = 0; i < all->texts; i++)
+        if (!has[i]) {
+            list[missing] = ids[i];
+            len[missing] = n[i];
+            which[missing++] = i;
+        }
+    const lt_tensor_source source = lti_tensors_source(m->files->text);
+    lti_text_job job = *all;
+    job.config = &m->config.text;
+    job.source = &source;
+    job.compute = m->dtype;
+    job.texts = missing;
+    job.ids = list;
+    job.len = len;
+    if (missing) LT_TRY(lti_text_encode(m->dev, rows, &job));
+    for (int32_t i = 0; i < missing; rows += (size_t)len[i] * dim, i++)
+        lti_text_cache_put(m->texts, ids[which[i]], len[i], rows,
+                           (size_t)len[i] * dim * sizeof *rows);
+    return LT_OK;
+}
+
+/* Rows of texts that are cached are put behind those that have to be encoded. */
+static lt_status encode_ids(lt_model *m, lti_text_rows *out, int32_t *const *ids,
+                            const lti_text_job *job)
+{
+    const size_t dim = (size_t)m->config.text.dim;
+    const int32_t texts = job->texts;
+    const float *known[LTI_MAX_TEXTS];
+    bool has[LTI_MAX_TEXTS];
+    size_t rows = 0, at = 0;
+    for (int32_t i = 0; i < texts; i++) {
+        known[i] = lti_text_cache_get(m->texts, ids[i], out->n[i]);
+        has[i] = known[i] != NULL;
         rows += (size_t)out->n[i];
+    }
     out->rows = malloc(rows * dim * sizeof *out->rows);
     if (!out->rows) return lti_fail(m->ctx, LT_ERR_MEM, "no memory for %zu rows of text", rows);
-    const int32_t *list[LTI_MAX_TEXTS];
-    size_t at = 0;
-    for (int32_t i = 0; i < job->texts; i++) {
-        list[i] = ids[i];
-        out->of[i] = out->rows + at * dim;
-        at += (size_t)out->n[i];
-    }
-    const lt_tensor_source source = lti_tensors_source(m->files->text);
-    job->config = &m->config.text;
-    job->source = &source;
-    job->compute = m->dtype;
-    job->ids = list;
-    job->len = out->n;
-    return lti_text_encode(m->dev, out->rows, job);
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < texts; i++) {
+            if (has[i] != (pass == 1)) continue;
+            float *to = out->rows + at * dim;
+            if (has[i]) memcpy(to, known[i], (size_t)out->n[i] * dim * sizeof *to);
+            out->of[i] = to;
+            at += (size_t)out->n[i];
+        }
+    return encode_missing(m, out->rows, ids, out->n, has, job);
 }
 
 lt_status lti_model_encode(lt_model *m, lti_text_rows *out, const char *const *text, int32_t texts,
@@ -175,12 +209,17 @@ lt_status lti_model_encode(lt_model *m, lti_text_rows *out, const char *const *t
     lt_status s = LT_OK;
     for (int32_t i = 0; i < texts && s >= 0; i++)
         s = tokenize(m, text[i], &ids[i], &out->n[i]);
-    lti_text_job job = {.texts = texts, .layer_done = layer_done, .user = user};
+    const lti_text_job job = {.texts = texts, .layer_done = layer_done, .user = user};
     if (s >= 0) s = encode_ids(m, out, ids, &job);
     for (int32_t i = 0; i < texts; i++)
         free(ids[i]);
     if (s < 0) lti_text_rows_free(out);
     return s;
+}
+
+void lt_model_text_cache(const lt_model *model, uint64_t *hits, uint64_t *misses)
+{
+    lti_text_cache_stats(model->texts, hits, misses);
 }
 
 void lti_text_rows_free(lti_text_rows *r)

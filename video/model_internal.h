@@ -6,6 +6,7 @@
 #include "video/config.h"
 #include "video/dit.h"
 #include "video/files.h"
+#include "video/text_cache.h"
 #include "video/tokenizer.h"
 
 struct lt_model {
@@ -20,6 +21,7 @@ struct lt_model {
     lti_dit *dit;
     lt_vae *vae; /* decoder half */
     lti_tokenizer *tokenizer;
+    lti_text_cache *texts;
 };
 
 /* Rows of several texts, host memory. */

@@ -404,6 +404,8 @@ LT_API const char *lt_inject_help(void);
 /* Encodes one text: rows [n, text_dim] f32 to *out (malloc'd), n to *rows. Streams the encoder's layers. */
 LT_MUST_USE LT_API lt_status lt_model_encode_text(lt_model *model, const char *text, float **out,
                                                   int32_t *rows);
+/* How many texts were encoded before, and their rows still there; how many were not. Any thread. */
+LT_API void lt_model_text_cache(const lt_model *model, uint64_t *hits, uint64_t *misses);
 /* Token ids as the text encoder gets them (cleaned, EOS appended); malloc'd. */
 LT_MUST_USE LT_API lt_status lt_model_tokenize(lt_model *model, const char *text, int32_t **ids,
                                                int32_t *n);
