@@ -13,6 +13,7 @@ static const double cut_jump = 8;     /* Delta E from one frame to the next ... 
 static const double cut_ratio = 4;    /* ... and so many times the usual: a cut */
 static const double back_distance =
     4; /* of a group from a shot that was left: it was a flash, or next to nothing */
+static const double same_distance = 2;  /* of a group from the pictures before: it was no change */
 static const double back_seconds = 4;   /* after a cut, at most */
 static const double settle_seconds = 3; /* of a reference */
 static const double tolerant_seconds = 10;
@@ -50,6 +51,7 @@ static void leave_shot(lti_drift *d, bool cut)
 {
     if (d->phase == LTI_DRIFT_STEADY) {
         d->past = d->shot;
+        memcpy(d->left, d->smooth, sizeof d->left);
         d->past_age = 1;
         d->cut = cut;
     }
@@ -88,11 +90,16 @@ static double group_seconds(const lti_drift *d)
     return d->frame_seconds * d->group;
 }
 
+/* To the shot as it began, or to what it was before the change: otherwise drift that has gone far would begin anew with each of them. */
 static bool comes_back(lti_drift *d, lti_tiles mean)
 {
-    if (!d->past_age || lti_tiles_together(mean, d->past.tile) > back_distance) return false;
-    if (lti_tiles_typical(mean, d->past.tile, NULL) > back_distance + strange_distance)
-        return false;
+    if (!d->past_age) return false;
+    const bool as_begun =
+        lti_tiles_together(mean, d->past.tile) <= back_distance &&
+        lti_tiles_typical(mean, d->past.tile, NULL) <= back_distance + strange_distance;
+    const bool as_left = lti_tiles_together(mean, d->left) <= same_distance &&
+                         lti_tiles_typical(mean, d->left, NULL) <= same_distance + strange_distance;
+    if (!as_begun && !as_left) return false;
     d->shot = d->past;
     d->past_age = 0;
     return true;
@@ -232,6 +239,19 @@ static void add_picture(lt_picture *sum, const lt_picture *p)
     sum->blown |= p->blown;
 }
 
+/* What a model does within a block and takes back in the next is no change, and a step where a block begins is drift. */
+static bool goes_on(lti_drift *d, lti_tiles mean, double fast)
+{
+    const double least = 0.5 * fast * 2 * group_seconds(d);
+    lti_tiles without = {{0}};
+    if (d->groups < 2) return true;
+    lti_tiles_add(without, mean, 1);
+    lti_tiles_add(without, d->seam[0], -1);
+    lti_tiles_add(without, d->seam[1], -1);
+    return lti_tiles_together(mean, d->group_mean[1]) > least &&
+           lti_tiles_together(without, d->group_mean[1]) > least;
+}
+
 static void end_group(lti_drift *d, lt_drift_vector *v)
 {
     static lti_tiles nothing;
@@ -240,12 +260,10 @@ static void end_group(lti_drift *d, lt_drift_vector *v)
     lti_tiles mean = {{0}};
     lti_tiles_add(mean, d->sum, 1.0f / (float)d->frames);
     if (d->moves) v->rate = lti_tiles_together(d->moved, nothing) / (d->moves * d->frame_seconds);
-    /* what a model does within a block and takes back in the next is no change */
     const double fast = d->tolerant ? rate_asked : rate_fast;
-    const bool changing =
-        v->rate > fast && (d->groups < 2 || lti_tiles_together(mean, d->group_mean[1]) /
-                                                    (2 * d->frame_seconds * d->group) >
-                                                0.5 * fast);
+    const bool changing = v->rate > fast && goes_on(d, mean, fast);
+    memcpy(d->seam[1], d->seam[0], sizeof d->seam[1]);
+    memset(d->seam[0], 0, sizeof d->seam[0]);
     memcpy(d->group_mean[1], d->group_mean[0], sizeof mean);
     memcpy(d->group_mean[0], mean, sizeof mean);
     d->groups += d->groups < 2;
@@ -280,21 +298,22 @@ static void keep_luma(lti_drift *d, double luma)
 /* From the frame before to this one: a cut, or a part of how the group moves. */
 static void step_from(lti_drift *d, lti_tiles tile, bool seam)
 {
-    double by[3];
+    double all[3];
     const double jump = lti_tiles_typical(tile, d->last_frame, NULL);
     bool cut = jump > cut_jump && jump > cut_ratio * d->usual_jump;
     if (cut &&
         seam) { /* a seam may brighten all of a picture; another picture differs here and there */
-        lti_tiles_medians(by, tile, d->last_frame, NULL);
-        cut = lti_tiles_agreeing(tile, d->last_frame, by, NULL) < 0.5;
+        lti_tiles_medians(all, tile, d->last_frame, NULL);
+        cut = lti_tiles_agreeing(tile, d->last_frame, all, NULL) < 0.5;
     }
     if (cut) {
         leave_shot(d, true);
         d->torn = true;
-    } else if (!seam) {
-        lti_tiles_add(d->moved, tile, 1);
-        lti_tiles_add(d->moved, d->last_frame, -1);
-        d->moves++;
+    } else {
+        float(*const by)[3] = seam ? d->seam[0] : d->moved;
+        lti_tiles_add(by, tile, 1);
+        lti_tiles_add(by, d->last_frame, -1);
+        d->moves += !seam;
     }
     if (!cut && !seam) d->usual_jump += 0.1 * (jump - d->usual_jump);
 }

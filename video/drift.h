@@ -55,12 +55,14 @@ typedef struct lti_drift {
     lti_tiles group_mean[2]; /* of the groups before, the newest first */
     int32_t groups;          /* of them that there are */
     lti_tiles moved;         /* of the group: from frame to frame, seams left out */
+    lti_tiles seam[2];       /* the steps at seams, of the group and of the one before */
     int32_t moves;           /* it is the sum of */
     /* the shot */
     lti_drift_phase phase;
     lti_drift_use use;
     int64_t shots;
-    lti_shot shot, past; /* past: what a flash may come back to */
+    lti_shot shot, past; /* past: what a flash may come back to ... */
+    lti_tiles left;      /* ... and the pictures when it was left */
     int32_t past_age;    /* groups since it was left; 0: there is none */
     bool cut;            /* it was left by a cut */
     bool torn;           /* there is a cut within the group */

@@ -77,6 +77,9 @@ lt_status lti_drift_state(lti_drift *d, lti_state *io)
     LT_TRY(tiles_state(io, d->last_frame));
     LT_TRY(tiles_state(io, d->moved));
     LT_TRY(tiles_state(io, d->smooth));
+    LT_TRY(tiles_state(io, d->left));
+    LT_TRY(tiles_state(io, d->seam[0]));
+    LT_TRY(tiles_state(io, d->seam[1]));
     LT_TRY(tiles_state(io, d->group_mean[0]));
     LT_TRY(tiles_state(io, d->group_mean[1]));
     LT_TRY(lti_state_int32(io, "groups", &d->groups, 0, 2));

@@ -335,7 +335,8 @@ static void end_vector(lt_session *s, lt_drift_vector *v)
         w->level = 0;
         w->levels = 0;
     }
-    if (v->settled) w->level += (v->level - w->level) / ++w->levels;
+    if (v->settled && w->levels < 3) w->levels++;
+    if (v->settled) w->level += (v->level - w->level) / w->levels;
     w->vector = *v;
     w->has_vector = true;
     s->report.drift_vectors++;
@@ -462,7 +463,7 @@ lt_status lti_watch_state(lt_session *s, lti_state *io)
     LT_TRY(vector_state(io, &w->now));
     LT_TRY(lti_state_bool(io, "there is a vector", &w->has_vector));
     LT_TRY(lti_state_real(io, "level", &w->level, 0, 1e9));
-    LT_TRY(lti_state_int32(io, "levels", &w->levels, 0, 1 << 20));
+    LT_TRY(lti_state_int32(io, "levels", &w->levels, 0, 3));
     LT_TRY(lti_state_int(io, "block of the vector", &w->vector.block, 0, INT64_MAX));
     return vector_state(io, &w->vector);
 }

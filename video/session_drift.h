@@ -38,8 +38,8 @@ typedef struct lti_watch {
     lt_renditions renditions;
     bool renditions_known;
     lt_drift_vector now; /* what the block's judge has to say */
-    double level;        /* mean over the newest vector's block, of those that could compare ... */
-    int32_t levels;      /* ... and how many there are */
+    double level; /* slow mean over the vectors of the newest one's block that could compare ... */
+    int32_t levels; /* ... and how many there are, to 3 */
     lt_drift_vector vector;
     bool has_vector;
 } lti_watch;
