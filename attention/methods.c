@@ -2,6 +2,7 @@
 #include "attention/methods.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,6 +173,16 @@ static lt_status parse_item(lt_sparse_spec *out, lt_ctx *ctx, const lti_method *
     return LT_OK;
 }
 
+static lt_status unknown_method(lt_ctx *ctx, word name)
+{
+    char known[300];
+    int n = 0;
+    for (size_t i = 0; i < LT_COUNT(methods) && n < (int)sizeof known; i++)
+        n += snprintf(known + n, sizeof known - (size_t)n, "%s%s", i ? ", " : "", methods[i].name);
+    return lti_fail(ctx, LT_ERR_ARG, "attention: '%.*s' is not one of %s",
+                    (int)(name.len > 80 ? 80 : name.len), name.text, known);
+}
+
 lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text)
 {
     *out = (lt_sparse_spec){0};
@@ -180,10 +191,7 @@ lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text)
     int32_t i = 0;
     while (lti_method_at(i) && !same(name, methods[i].name))
         i++;
-    if (!lti_method_at(i))
-        return lti_fail(ctx, LT_ERR_ARG,
-                        "attention: '%.*s' is not one of dense, sta, svg, radial, topk",
-                        (int)(name.len > 80 ? 80 : name.len), text);
+    if (!lti_method_at(i)) return unknown_method(ctx, name);
     *out = methods[i].defaults;
     out->method = i;
     for (const char *at = text + name.len; *at;) {

@@ -64,8 +64,8 @@ static const lti_option rows[] = {
      "bias, context-time, first (frames of the first\nblock), switch (recache|flush|keep, at a new "
      "prompt)\n(default: the model's)"},
     {"attention", LTI_TEXT, VIDEO, AT(attention), "NAME", 0, 0,
-     "what is read: dense|sta|svg|radial|topk[:key=value,...],\n"
-     "topk:keep=0.2,warmup=0.25; keys: see examples/README.md\n(default dense)"},
+     "what is read: NAME[:key=value,...], listed below, such as\n"
+     "topk:keep=0.2,warmup=0.25 (default dense)"},
     {"drift", LTI_CHOICE, VIDEO, AT(drift), "off|watch|correct", 0, 0,
      "mode ar and extend: measure light, colour and sharpness against\nthe beginning of each shot "
      "(watch: nothing is changed), and\nbring them back a little with each block (default off)"},

@@ -371,6 +371,95 @@ static void check_relative(lt_check *t)
     }
 }
 
+/* A run cut anywhere is the same run: pieces with a bias of 0 and without one in turn, so that they stay pieces. */
+static void check_cuts(lt_check *t)
+{
+    attn c = {.lq = 57, .lk = 700, .heads = 2, .dim = 64, .in = LT_F32, .out = LT_F32, .lse = true};
+    for (int i = 0; i < 2; i++) {
+        if (i) c.in = LT_BF16;
+        if (!lt_check_begin(t, "attention_%s_cuts", types(&c))) continue;
+        const bufs in = make(t, &c, LT_FILL_UNIFORM);
+        bufs whole = in, cut = in;
+        const plan one = plan_dense(t, &c, 20);
+        plan many;
+        plan_tiles(&many, c.lq, 20);
+        for (int32_t tile = 0; tile < many.nq; tile++) {
+            for (int32_t at = 0, end; at < (int32_t)c.lk; at = end) {
+                end = at + (int32_t)lt_check_between(t, 1, c.lk / 8);
+                if (end > (int32_t)c.lk) end = (int32_t)c.lk;
+                const uint32_t flags = many.nruns % 2 ? LT_RUN_BIAS : 0;
+                many.runs[many.nruns++] = (lt_run){.begin = at, .end = end, .flags = flags};
+            }
+            many.row[tile + 1] = many.nruns;
+        }
+        plan_finish(t, &many, c.heads);
+        make_out(t, &c, &whole);
+        make_out(t, &c, &cut);
+        const lt_attention_args w = args(LT_DEV, &c, &whole, &one),
+                                d = args(LT_DEV, &c, &cut, &many);
+        LT_CHECK_OK(t, lt_attention(t->dev, &w));
+        LT_CHECK_OK(t, lt_attention(t->dev, &d));
+        bring(t, whole.out);
+        bring(t, whole.lse);
+        lt_check_close(t, "out", cut.out, whole.out, tolerance(t, &c, 2e-6));
+        lt_check_close(t, "lse", cut.lse, whole.lse, (lt_tol){.abs = 2e-5, .rel = 1e-6});
+    }
+}
+
+/* The part of a row's weight that is on the keys of `half`, in f64. */
+static double mass(const attn *c, const bufs *b, int64_t row, int head, int64_t half)
+{
+    const float *q = (const float *)b->q.host + row * cols_of(c) + (int64_t)head * c->dim;
+    double part = 0, all = 0;
+    for (int64_t key = 0; key < c->lk; key++) {
+        const float *k = (const float *)b->k.host + key * cols_of(c) + (int64_t)head * c->dim;
+        double s = 0;
+        for (int d = 0; d < c->dim; d++)
+            s += (double)q[d] * (double)k[d];
+        const double w = exp(s * (double)c->scale);
+        all += w;
+        if (key < half) part += w;
+    }
+    return part / all;
+}
+
+/* Of a list that leaves keys out, exp(lse - lse of all) is the part of the weight that it kept. */
+static void check_recall(lt_check *t)
+{
+    enum { KEPT = 133 };
+    const attn c = {.lq = 77,
+                    .lk = 411,
+                    .heads = 2,
+                    .dim = 64,
+                    .in = LT_F32,
+                    .out = LT_F32,
+                    .scale = 0.5f,
+                    .lse = true};
+    if (!lt_check_begin(t, "attention_f32_recall")) return;
+    bufs all = make(t, &c, LT_FILL_UNIFORM), part = all;
+    const plan whole = plan_dense(t, &c, 40);
+    plan p = whole;
+    for (int32_t r = 0; r < p.nruns; r++)
+        p.runs[r].end = KEPT;
+    plan_finish(t, &p, c.heads);
+    make_out(t, &c, &all);
+    make_out(t, &c, &part);
+    const lt_attention_args w = args(LT_DEV, &c, &all, &whole), d = args(LT_DEV, &c, &part, &p);
+    LT_CHECK_OK(t, lt_attention(t->dev, &w));
+    LT_CHECK_OK(t, lt_attention(t->dev, &d));
+    bring(t, all.lse);
+    bring(t, part.lse);
+    lt_buf recall = lt_check_out(t, LT_F32, all.lse.n), want = lt_check_out(t, LT_F32, all.lse.n);
+    for (int64_t i = 0; i < recall.n; i++) {
+        const double kept = (double)((float *)part.lse.host)[i],
+                     lse = (double)((float *)all.lse.host)[i];
+        ((float *)recall.host)[i] = (float)exp(kept - lse);
+        ((float *)want.host)[i] = (float)mass(&c, &all, i % c.lq, (int)(i / c.lq), KEPT);
+    }
+    lt_check_upload(t, recall);
+    lt_check_close(t, "part of the weight", recall, want, (lt_tol){.abs = 2e-6, .rel = 2e-6});
+}
+
 /* Two halves of the keys, merged by their lse, are the whole. */
 static void check_merge(lt_check *t)
 {
@@ -421,6 +510,17 @@ static void move_rows(lt_check *t, lt_buf to, lt_buf from, int64_t rows, int64_t
     lt_check_upload(t, to);
 }
 
+/* Of two heads. */
+static void swap_heads(lt_check *t, const attn *c, lt_buf to, lt_buf from)
+{
+    const size_t bytes = (size_t)c->dim * from.elem;
+    for (int64_t r = 0; r < from.n / cols_of(c); r++)
+        for (int h = 0; h < 2; h++)
+            memcpy((char *)to.host + (size_t)(2 * r + h) * bytes,
+                   (char *)from.host + (size_t)(2 * r + 1 - h) * bytes, bytes);
+    lt_check_upload(t, to);
+}
+
 /* Rows of q in another order give the same bits in that order, whatever the tiles; keys in another order the same to
  * rounding. */
 static void check_order(lt_check *t)
@@ -449,6 +549,19 @@ static void check_order(lt_check *t)
     d = args(LT_DEV, &c, &k, &p);
     LT_CHECK_OK(t, lt_attention(t->dev, &d));
     lt_check_close(t, "keys in another order", k.out, a.out, (lt_tol){.abs = 2e-6, .rel = 2e-6});
+    bufs s = a;
+    lt_buf *const swapped[] = {&s.q, &s.k, &s.v};
+    for (size_t i = 0; i < LT_COUNT(swapped); i++) {
+        const lt_buf from = *swapped[i];
+        *swapped[i] = lt_check_clone(t, from);
+        swap_heads(t, &c, *swapped[i], from);
+    }
+    make_out(t, &c, &s);
+    d = args(LT_DEV, &c, &s, &p);
+    LT_CHECK_OK(t, lt_attention(t->dev, &d));
+    lt_buf other = lt_check_clone(t, a.out);
+    swap_heads(t, &c, other, a.out);
+    lt_check_same(t, "heads in another order", s.out, other);
 }
 
 /* Positions of a ring: any order, some of them beyond what the queries have. */
@@ -663,6 +776,8 @@ void lt_check_attention(lt_check *t)
     check_plans(t);
     check_places(t);
     check_relative(t);
+    check_cuts(t);
+    check_recall(t);
     check_merge(t);
     check_order(t);
     check_turned(t);

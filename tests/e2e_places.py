@@ -79,7 +79,8 @@ refused(longtake("render", " \t", "-o", "y.mp4", "--model", MODEL), 2, "empty", 
 r = longtake("render", "a ball " * 2000, "-o", "w.mp4", "--model", MODEL, *SHORT)
 check(r.returncode == 0 and r.stderr.count("longtake warning: event=prompt_too_long used_tokens=") == 1, "a long prompt: %r" % r.stderr)
 check("--model" not in longtake("inspect", "--help").stdout, "inspect takes a path, no --model")
-check("given twice" in longtake("render", "--help").stdout, "the help says which of two counts")
+help_text = longtake("render", "--help").stdout
+check("given twice" in help_text and "\n  radial: bands" in help_text, "the help says which of two counts, and attention's methods")
 r = longtake("render", "red\x1b[31m\nseed: 1", "-o", "z.mp4", "--model", MODEL, *SHORT)
 out = longtake("inspect", "z.mp4").stdout
 check("prompt: red\\x1b[31m\\nseed: 1" in out and "\x1b" not in out, "control characters are shown, not sent: %r" % out)

@@ -369,7 +369,10 @@ static void ring_equals_moved_rows(void **state)
         m->sink = p.sink;
         m->local = m->global = 0;
         for (int b = 0; b < 50; b++) {
-            const int32_t frames = b == 0 && i == 0 ? 1 : cases[i].frames;
+            /* the first block of a model with an independent first frame, the last of a video */
+            const int32_t frames = b == 0 && i == 0                  ? 1
+                                   : b == 49 && cases[i].frames == 3 ? 2
+                                                                     : cases[i].frames;
             const int64_t first = m->global;
             draw(*state, c, frames, 0, got);
             assert_int_equal(lt_cache_commit(c), LT_OK);
@@ -548,6 +551,48 @@ static void a_clean_pass_and_the_next_block_are_one_call(void **state)
     lt_cache_destroy(&both);
 }
 
+/* Every block of three frames reads all frames up to its own end. */
+static lt_plan *block_causal(const fixture *f, const lt_cache *c)
+{
+    enum { BLOCKS = 4, EACH = 3 * TOKENS };
+    lt_run runs[BLOCKS];
+    int32_t q_off[BLOCKS + 1] = {0}, row[BLOCKS + 1] = {0};
+    for (int32_t b = 0; b < BLOCKS; b++) {
+        assert_int_equal(lt_cache_open_row(c, 3 * b), b * EACH);
+        runs[b] = (lt_run){0, (b + 1) * EACH, 0, 0};
+        q_off[b + 1] = (b + 1) * EACH;
+        row[b + 1] = b + 1;
+    }
+    const lt_plan_desc d = {.lq = BLOCKS * EACH,
+                            .lk = lt_cache_rows(c),
+                            .nq = BLOCKS,
+                            .ngroups = 1,
+                            .heads = HEADS,
+                            .q_off = q_off,
+                            .row = row,
+                            .runs = runs};
+    lt_plan *p;
+    if (lt_plan_create(&p, f->dev, &d) < 0) fail_msg("%s", lt_error(f->ctx));
+    return p;
+}
+
+/* What blocks give one after the other is what one call over the whole video gives that sees no later block. */
+static void blocks_are_a_block_causal_call(void **state)
+{
+    const fixture *f = *state;
+    enum { NUMBERS = 3 * TOKENS * DIM };
+    float want[4][NUMBERS], got[NUMBERS];
+    lt_cache *whole = make(f, "self-forcing:window=12,block=12"), *c = make(f, "self-forcing");
+    draw_as(f, whole, 12, 0, want[0], block_causal);
+    for (int b = 0; b < 4; b++) {
+        draw(f, c, 3, 0, got);
+        assert_int_equal(lt_cache_commit(c), LT_OK);
+        assert_memory_equal(got, want[b], sizeof got); /* the same keys in the same order */
+    }
+    lt_cache_destroy(&whole);
+    lt_cache_destroy(&c);
+}
+
 /* Spec 17.2 where frames are turned: places are numbers, there is no end of a table. */
 static void turns_by_the_frequencies(void **state)
 {
@@ -617,6 +662,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_clean_pass_and_the_next_block_are_one_call, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(blocks_are_a_block_causal_call, set_up, tear_down),
         cmocka_unit_test_setup_teardown(turns_by_the_frequencies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bias_weakens_the_past, set_up, tear_down),
     };

@@ -180,6 +180,40 @@ static int64_t pairs(lt_grid g, lt_sparse_spec spec, int32_t rows, lti_list_fn *
     return n;
 }
 
+/* Pairs of frames of which anything is read, of a query's middle token. */
+static int64_t frame_pairs(lt_grid g, lt_sparse_spec spec)
+{
+    scene *x = make_scene(g, spec, 1);
+    int64_t n = 0;
+    for (int32_t f = 0; f < g.frames; f++) {
+        x->list.n = 0;
+        lti_list_radial(&x->list, &x->s, 0, f * x->s.per_frame + x->s.per_frame / 2);
+        n += x->list.n; /* a frame is one run */
+    }
+    free_scene(x);
+    return n;
+}
+
+/* Part of the pairs of tiles of `rows` rows in the order of tokens of which anything is read. */
+static double touched(lt_grid g, lt_sparse_spec spec, int32_t rows)
+{
+    scene *x = make_scene(g, spec, rows);
+    int64_t n = 0;
+    char *seen = malloc((size_t)x->s.nq);
+    for (int32_t t = 0; t < x->s.nq; t++) {
+        memset(seen, 0, (size_t)x->s.nq);
+        x->list.n = 0;
+        lti_list_radial(&x->list, &x->s, 0, t);
+        for (int32_t r = 0; r < x->list.n; r++)
+            for (int32_t k = x->list.run[r].begin / rows; k * rows < x->list.run[r].end; k++)
+                n += !seen[k], seen[k] = 1;
+    }
+    const double part = (double)n / x->s.nq / x->s.nq;
+    free(seen);
+    free_scene(x);
+    return part;
+}
+
 /* Every number as in the published code, counted there over all pairs of tokens. */
 static void bands_have_the_known_counts(void **state)
 {
@@ -212,6 +246,21 @@ static void bands_have_the_known_counts(void **state)
                                                 .sink = radial[i].sink},
                                1, lti_list_radial, 0),
                          radial[i].pairs);
+    static const struct {
+        lt_grid g;
+        int32_t base;
+        int64_t pairs;
+    } frames[] = {{{21, 30, 52}, 128, 431},
+                  {{21, 45, 80}, 128, 441},
+                  {{9, 8, 8}, 8, 81},
+                  {{21, 4, 6}, 8, 265}};
+    for (size_t i = 0; i < LT_COUNT(frames); i++)
+        assert_int_equal(
+            frame_pairs(frames[i].g,
+                        (lt_sparse_spec){.decay = 0.25, .base = frames[i].base, .sink = true}),
+            frames[i].pairs);
+    const lt_sparse_spec released = {.decay = 0.2, .base = 128, .sink = true};
+    assert_true(fabs(touched(wan, released, 120) - 0.459) < 0.0005);
     for (size_t i = 0; i < LT_COUNT(svg); i++) {
         const lt_grid g = svg[i].g;
         const lt_sparse_spec spec = {.density = svg[i].density, .base = svg[i].base, .sink = true};
@@ -300,6 +349,25 @@ static void mark(scene *x, int32_t tile, char *read)
         memset(read + x->list.run[r].begin, 1, (size_t)(x->list.run[r].end - x->list.run[r].begin));
 }
 
+/* A larger window reads what a smaller one reads. */
+static void reads_all_of(lt_grid g, const lt_sparse_spec *larger, const lt_sparse_spec *smaller)
+{
+    scene *x = make_scene(g, *larger, 0), *y = make_scene(g, *smaller, 0);
+    char *more = calloc((size_t)x->s.nk, 1), *less = calloc((size_t)x->s.nk, 1);
+    for (int32_t t = 0; t < x->s.nq; t++) {
+        memset(more, 0, (size_t)x->s.nk);
+        memset(less, 0, (size_t)x->s.nk);
+        mark(x, t, more);
+        mark(y, t, less);
+        for (int32_t k = 0; k < x->s.nk; k++)
+            assert_true(more[k] >= less[k]);
+    }
+    free(more);
+    free(less);
+    free_scene(x);
+    free_scene(y);
+}
+
 static void windows_hold_their_product(void **state)
 {
     (void)state;
@@ -330,7 +398,7 @@ static void windows_hold_their_product(void **state)
         free_scene(x);
         larger = spec;
         larger.window[draw(0, 2)] += 2;
-        assert_true(pairs(g, larger, 0, lti_list_sta, 0) >= pairs(g, spec, 0, lti_list_sta, 0));
+        reads_all_of(g, &larger, &spec);
     }
 }
 
@@ -379,6 +447,42 @@ static void takes_the_best_boxes(void **state)
     }
 }
 
+/* More boxes, more of the weight, a lower bar: what was read before is read still. */
+static void more_holds_less(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        const lt_grid g = {draw(1, 6), draw(1, 6), draw(1, 6)};
+        const int32_t tile[3] = {draw(1, 3), draw(1, 3), draw(1, 3)};
+        const double a = draw(1, 19) / 20.0, b = a + (1 - a) * draw(0, 20) / 20.0;
+        lt_sparse_spec spec[2] = {{0}};
+        for (int k = 0; k < 2; k++) {
+            memcpy(spec[k].tile, tile, sizeof tile);
+            if (i % 3 == 0) spec[k].keep = k ? b : a;
+            if (i % 3 == 1) spec[k].mass = k ? b : a;
+            if (i % 3 == 2) spec[k].tau = k ? a : b;
+        }
+        scene *x[2] = {make_scene(g, spec[0], 0), make_scene(g, spec[1], 0)};
+        const int32_t n = x[0]->s.nk, words = (n + 63) / 64;
+        uint64_t *chosen[2];
+        float *score = malloc((size_t)n * (size_t)n * sizeof *score), scratch[216];
+        for (int32_t k = 0; k < n * n; k++)
+            score[k] = (float)draw(0, 6);
+        for (int k = 0; k < 2; k++) {
+            x[k]->s.words = words;
+            chosen[k] = calloc((size_t)n * (size_t)words, sizeof *chosen[k]);
+            lti_topk_choose(chosen[k], &x[k]->s, score, scratch);
+        }
+        for (int32_t k = 0; k < n * words; k++)
+            assert_int_equal(chosen[0][k] & ~chosen[1][k], 0);
+        for (int k = 0; k < 2; k++) {
+            free(chosen[k]);
+            free_scene(x[k]);
+        }
+        free(score);
+    }
+}
+
 /* Runs cut into pieces that may overlap, in any order, are joined to what they were. */
 static void joins_what_was_cut(void **state)
 {
@@ -424,6 +528,7 @@ int main(void)
         cmocka_unit_test(lists_are_unions_of_rows),
         cmocka_unit_test(windows_hold_their_product),
         cmocka_unit_test(takes_the_best_boxes),
+        cmocka_unit_test(more_holds_less),
         cmocka_unit_test(joins_what_was_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
