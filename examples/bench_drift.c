@@ -247,13 +247,14 @@ static lt_status check_watch(bench *b, const lti_drift_rollout *r)
 static void print_rollout(bench *b, const lti_drift_rollout *r)
 {
     const lti_drift_ends e = lti_drift_ends_of(r);
-    fprintf(b->log,
-            "%-14s %-8s %-8s %4d  %+7.3f %6.2f %+6.2f %+6.2f %5.0f%% %5.0f%% %5.0f%% %4lld %4lld "
-            "%4lld %6.2f%%\n",
-            r->way, r->scene->name, modes[r->mode], (int)r->seed, e.exposure, e.distance,
-            e.saturation, e.sharpness, 100 * e.motion, 100 * e.adherence_first,
-            100 * e.adherence_last, (long long)r->actions, (long long)r->report.drift_redraws,
-            (long long)r->report.alarms, 100 * r->report.drift_seconds / r->report.total_seconds);
+    fprintf(
+        b->log,
+        "%-14s %-8s %-8s %4d  %+7.3f %6.2f %+6.2f %+6.2f %5.0f%% %5.0f %5.0f%% %5.0f%% %4lld %4lld "
+        "%4lld %6.2f%%\n",
+        r->way, r->scene->name, modes[r->mode], (int)r->seed, e.exposure, e.distance, e.saturation,
+        e.sharpness, 100 * e.motion, e.holds, 100 * e.adherence_first, 100 * e.adherence_last,
+        (long long)r->actions, (long long)r->report.drift_redraws, (long long)r->report.alarms,
+        100 * r->report.drift_seconds / r->report.total_seconds);
     fflush(b->log);
 }
 
@@ -293,9 +294,9 @@ static lt_status run_all(bench *b)
     if (strlen(list) >= sizeof text)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: more than %zu bytes", sizeof text - 1);
     snprintf(text, sizeof text, "%s", list);
-    fprintf(b->log, "%-14s %-8s %-8s %4s  %7s %6s %6s %6s %6s %6s %6s %4s %4s %4s %7s\n", "way",
-            "scene", "drift", "seed", "EV", "dE", "chroma", "sharp", "motion", "first", "last",
-            "act", "again", "alarm", "cost");
+    fprintf(b->log, "%-14s %-8s %-8s %4s  %7s %6s %6s %6s %6s %5s %6s %6s %4s %4s %4s %7s\n", "way",
+            "scene", "drift", "seed", "EV", "dE", "chroma", "sharp", "motion", "holds", "first",
+            "last", "act", "again", "alarm", "cost");
     char *save;
     for (char *way = strtok_r(text, " ", &save); way; way = strtok_r(NULL, " ", &save))
         LT_TRY(run_way(b, way));

@@ -61,6 +61,9 @@ typedef struct lti_rollouts {
 typedef struct lti_drift_ends {
     double exposure, distance, saturation, contrast, sharpness, motion; /* motion: ratio */
     double adherence_first, adherence_last;
+    double
+        holds; /* seconds until a window is out of bounds against the first; all of them: never */
+    const char *breaks; /* by what: "exposure", "colour", "contrast", "sharpness"; NULL: never */
 } lti_drift_ends;
 lti_drift_ends lti_drift_ends_of(const lti_drift_rollout *r);
 

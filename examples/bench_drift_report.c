@@ -26,6 +26,46 @@ static double log_ratio(double a, double b, bool two)
     return two ? log2(b / a) : log(b / a);
 }
 
+/* What is drawn and bounded: differences to the rollout's own first window where the level does not matter. */
+static double drawn(const lti_drift_rollout *r, int which, int32_t i)
+{
+    const lti_drift_window *w = &r->window[i], *o = &r->window[0];
+    if (which < 0) return w->adherence;
+    if (which == LTI_DRIFT_L) { /* stands for the distance in colour */
+        const double l = w->v[LTI_DRIFT_L] - o->v[LTI_DRIFT_L],
+                     a = w->v[LTI_DRIFT_A] - o->v[LTI_DRIFT_A],
+                     b = w->v[LTI_DRIFT_B] - o->v[LTI_DRIFT_B];
+        return sqrt(l * l + a * a + b * b);
+    }
+    if (which == LTI_DRIFT_SHARP) return log_ratio(o->v[which], w->v[which], true);
+    if (which == LTI_DRIFT_MOVES) return o->v[which] > 1e-6 ? w->v[which] / o->v[which] : 1;
+    if (which == LTI_DRIFT_SPREAD) return log_ratio(o->v[which], w->v[which], false);
+    return w->v[which] - o->v[which];
+}
+
+/* How far a video may go before it has fallen apart: a serious step of light, an obvious one of colour, a fifth of the
+ * contrast, and a sharpness that is two thirds or half as much again. */
+static const struct {
+    int which;
+    double most;
+    const char *name;
+} bounds[] = {{LTI_DRIFT_EV, 0.4, "exposure"},
+              {LTI_DRIFT_L, 6, "colour"},
+              {LTI_DRIFT_SPREAD, 0.2, "contrast"},
+              {LTI_DRIFT_SHARP, 0.6, "sharpness"}};
+
+static void find_break(lti_drift_ends *e, const lti_drift_rollout *r)
+{
+    e->holds = r->windows * LTI_DRIFT_WINDOW;
+    for (int32_t i = 1; i < r->windows; i++)
+        for (size_t k = 0; k < LT_COUNT(bounds); k++)
+            if (fabs(drawn(r, bounds[k].which, i)) > bounds[k].most) {
+                e->holds = i * LTI_DRIFT_WINDOW;
+                e->breaks = bounds[k].name;
+                return;
+            }
+}
+
 lti_drift_ends lti_drift_ends_of(const lti_drift_rollout *r)
 {
     const int32_t n = r->windows >= 6 ? 2 : 1, m = r->windows >= 12 ? 6 : (r->windows + 1) / 2;
@@ -37,15 +77,17 @@ lti_drift_ends lti_drift_ends_of(const lti_drift_rollout *r)
     }
     const double l = b[LTI_DRIFT_L] - a[LTI_DRIFT_L], u = b[LTI_DRIFT_A] - a[LTI_DRIFT_A],
                  v = b[LTI_DRIFT_B] - a[LTI_DRIFT_B];
-    return (lti_drift_ends){
-        .exposure = b[LTI_DRIFT_EV] - a[LTI_DRIFT_EV],
-        .distance = sqrt(l * l + u * u + v * v),
-        .saturation = b[LTI_DRIFT_CHROMA] - a[LTI_DRIFT_CHROMA],
-        .contrast = log_ratio(a[LTI_DRIFT_SPREAD], b[LTI_DRIFT_SPREAD], false),
-        .sharpness = log_ratio(a[LTI_DRIFT_SHARP], b[LTI_DRIFT_SHARP], true),
-        .motion = a[LTI_DRIFT_MOVES] > 1e-6 ? b[LTI_DRIFT_MOVES] / a[LTI_DRIFT_MOVES] : 1,
-        .adherence_first = mean_of(r, -1, 0, m),
-        .adherence_last = mean_of(r, -1, r->windows - m, m)};
+    lti_drift_ends e = {.exposure = b[LTI_DRIFT_EV] - a[LTI_DRIFT_EV],
+                        .distance = sqrt(l * l + u * u + v * v),
+                        .saturation = b[LTI_DRIFT_CHROMA] - a[LTI_DRIFT_CHROMA],
+                        .contrast = log_ratio(a[LTI_DRIFT_SPREAD], b[LTI_DRIFT_SPREAD], false),
+                        .sharpness = log_ratio(a[LTI_DRIFT_SHARP], b[LTI_DRIFT_SHARP], true),
+                        .motion =
+                            a[LTI_DRIFT_MOVES] > 1e-6 ? b[LTI_DRIFT_MOVES] / a[LTI_DRIFT_MOVES] : 1,
+                        .adherence_first = mean_of(r, -1, 0, m),
+                        .adherence_last = mean_of(r, -1, r->windows - m, m)};
+    find_break(&e, r);
+    return e;
 }
 
 static json_t *real_or_null(double v)
@@ -55,11 +97,12 @@ static json_t *real_or_null(double v)
 
 static json_t *ends_json(const lti_drift_ends *e)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "exposure_ev", e->exposure,
-                     "delta_e", e->distance, "chroma", e->saturation, "contrast_ln", e->contrast,
-                     "sharpness_log2", e->sharpness, "motion_ratio", e->motion, "adherence_first",
-                     real_or_null(e->adherence_first), "adherence_last",
-                     real_or_null(e->adherence_last));
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:f, s:s?}", "exposure_ev",
+                     e->exposure, "delta_e", e->distance, "chroma", e->saturation, "contrast_ln",
+                     e->contrast, "sharpness_log2", e->sharpness, "motion_ratio", e->motion,
+                     "adherence_first", real_or_null(e->adherence_first), "adherence_last",
+                     real_or_null(e->adherence_last), "holds_seconds", e->holds, "breaks_by",
+                     e->breaks);
 }
 
 static json_t *windows_json(const lti_drift_rollout *r)
@@ -109,8 +152,8 @@ static void spread_end(spread *s)
 }
 
 typedef struct class_row {
-    spread exposure, distance, saturation, sharpness, motion, first, last, actions, alarms, cost,
-        seconds;
+    spread exposure, distance, saturation, sharpness, motion, holds, first, last, actions, alarms,
+        cost, seconds;
 } class_row;
 
 static class_row class_of(const lti_rollouts *all, const char *way, const char *scene, int mode)
@@ -125,6 +168,7 @@ static class_row class_of(const lti_rollouts *all, const char *way, const char *
         spread_add(&c.saturation, e.saturation);
         spread_add(&c.sharpness, e.sharpness);
         spread_add(&c.motion, e.motion);
+        spread_add(&c.holds, e.holds);
         spread_add(&c.first, e.adherence_first);
         spread_add(&c.last, e.adherence_last);
         spread_add(&c.actions, (double)r->actions);
@@ -132,8 +176,9 @@ static class_row class_of(const lti_rollouts *all, const char *way, const char *
         spread_add(&c.cost, r->report.drift_seconds / r->report.total_seconds);
         spread_add(&c.seconds, r->report.total_seconds);
     }
-    spread *const v[] = {&c.exposure, &c.distance, &c.saturation, &c.sharpness, &c.motion, &c.first,
-                         &c.last,     &c.actions,  &c.alarms,     &c.cost,      &c.seconds};
+    spread *const v[] = {&c.exposure, &c.distance, &c.saturation, &c.sharpness,
+                         &c.motion,   &c.holds,    &c.first,      &c.last,
+                         &c.actions,  &c.alarms,   &c.cost,       &c.seconds};
     for (size_t i = 0; i < LT_COUNT(v); i++)
         spread_end(v[i]);
     return c;
@@ -167,7 +212,7 @@ static void put_spread(FILE *f, const spread *s, int digits, double scale)
 static void put_table(FILE *f, const lti_rollouts *all)
 {
     fputs("<table><tr><th>way<th>scene<th>drift<th>|EV|<th>Delta E<th>chroma<th>sharpness "
-          "log2<th>motion %<th>adherence first %<th>last %<th>actions<th>alarms<th>cost "
+          "log2<th>motion %<th>holds s<th>adherence first %<th>last %<th>actions<th>alarms<th>cost "
           "%<th>seconds</tr>\n",
           f);
     for (int i = 0; i < all->count; i++) {
@@ -183,6 +228,7 @@ static void put_table(FILE *f, const lti_rollouts *all)
             put_spread(f, &c.saturation, 2, 1);
             put_spread(f, &c.sharpness, 2, 1);
             put_spread(f, &c.motion, 0, 100);
+            put_spread(f, &c.holds, 0, 1);
             put_spread(f, &c.first, 0, 100);
             put_spread(f, &c.last, 0, 100);
             put_spread(f, &c.actions, 1, 1);
@@ -203,23 +249,6 @@ typedef struct curve {
     double x[MAX_WINDOWS], y[MAX_WINDOWS], error[MAX_WINDOWS];
     int32_t n;
 } curve;
-
-/* What is drawn: differences to the rollout's own first window where the level does not matter. */
-static double drawn(const lti_drift_rollout *r, int which, int32_t i)
-{
-    const lti_drift_window *w = &r->window[i], *o = &r->window[0];
-    if (which < 0) return w->adherence;
-    if (which == LTI_DRIFT_L) { /* stands for the distance in colour */
-        const double l = w->v[LTI_DRIFT_L] - o->v[LTI_DRIFT_L],
-                     a = w->v[LTI_DRIFT_A] - o->v[LTI_DRIFT_A],
-                     b = w->v[LTI_DRIFT_B] - o->v[LTI_DRIFT_B];
-        return sqrt(l * l + a * a + b * b);
-    }
-    if (which == LTI_DRIFT_SHARP) return log_ratio(o->v[which], w->v[which], true);
-    if (which == LTI_DRIFT_MOVES) return o->v[which] > 1e-6 ? w->v[which] / o->v[which] : 1;
-    if (which == LTI_DRIFT_SPREAD) return log_ratio(o->v[which], w->v[which], false);
-    return w->v[which] - o->v[which];
-}
 
 static void make_curve(curve *c, const lti_rollouts *all, const char *way, const char *scene,
                        int mode, int which)
@@ -333,14 +362,18 @@ static lt_status write_page(lt_ctx *ctx, const lti_rollouts *all, const char *di
     LT_TRY(lti_html_begin(&f, ctx, path, "Drift of long videos"));
     fputs("<p>", f);
     lti_html_text(f, all->model);
-    fprintf(f,
-            ": videos of %g s, measured in windows of %d s. Change is of the last ten seconds "
-            "against the first ten of the same video, means and standard deviations over seeds; "
-            "adherence is the part of ground, colour and shape that a program finds, over the "
-            "first and the last half minute. Watching gave the same frames as off in every rollout "
-            "(checked), so curves show off and correct. A video that stands still has no drift: "
-            "look at motion beside it. Cost is measuring and correcting over the whole time.",
-            all->seconds, LTI_DRIFT_WINDOW);
+    fprintf(
+        f,
+        ": videos of %g s, measured in windows of %d s. Change is of the last ten seconds "
+        "against the first ten of the same video, means and standard deviations over seeds; "
+        "adherence is the part of ground, colour and shape that a program finds, over the "
+        "first and the last half minute. Watching gave the same frames as off in every rollout "
+        "(checked), so curves show off and correct. A video that stands still has no drift: "
+        "look at motion beside it. It holds until a window is 0.4 EV, 6 Delta E, a fifth of the "
+        "contrast or 0.6 octaves of sharpness from the first, or to the end. Actions are false "
+        "ones where the prompt asks for another light (darkens, switch). Cost is measuring and "
+        "correcting over the whole time.",
+        all->seconds, LTI_DRIFT_WINDOW);
     if (all->inject) {
         fputs(" Fault put in: <code>", f);
         lti_html_text(f, all->inject);

@@ -66,6 +66,8 @@ if r.returncode == 0:
     j = load("d.json")
     check(len(j["rollouts"]) == 3 * (4 + 3) and j["inject"] == "exposure=0.2,into=frames", "bench drift: rollouts")
     check(all(len(x["windows"]) == 3 and bool(x["vectors"]) == (x["drift"] != "off") for x in j["rollouts"]), "bench drift: windows")
+    check(all(x["change"]["holds_seconds"] in (5, 10, 15) and (x["change"]["holds_seconds"] == 15) == (x["change"]["breaks_by"] is None)
+              for x in j["rollouts"]), "bench drift: how long it holds")
     with open(path("d.csv"), newline="") as f:
         table = list(csv.reader(f))
     check(len(table) == 1 + 3 * len(j["rollouts"]) and all(len(t) == len(table[0]) for t in table), "bench drift: CSV")
