@@ -51,6 +51,7 @@ async def main():
         async with Page(chromium, url) as page:
             await page.until("longtake.welcome")
             check(await page.until("document.querySelector('#jobs button:enabled')?.textContent") == "readymade on request", "the page lists what was made on request")
+            check(await page.until("document.querySelector('#jobs img')?.naturalWidth === 64"), "with its first picture")
             await shot(page, "idle")
             await plays(page, "webcodecs")
             await shot(page, "playing")

@@ -192,8 +192,8 @@ const handlers = {
     if (m.drift) {
       $("drift-facts").hidden = false;
       $("n-level").textContent = m.drift.level.toFixed(2) + (m.drift.alarm ? " !" : "");
-      $("n-kind").textContent = m.drift.kind;
-      $("n-action").textContent = m.drift.action;
+      $("n-kind").textContent = m.drift.kind === "none" ? "–" : m.drift.kind;
+      $("n-action").textContent = m.drift.action === "left" ? "nothing" : m.drift.action;
     }
     if (!m.picture) return;
     const p = [m.picture.luma, m.picture.contrast, m.picture.saturation];

@@ -2,6 +2,7 @@
 const list = document.getElementById("jobs"), card = list.closest("section");
 const WORDS = { queued: "waits", in_progress: "", completed: "ready", failed: "failed" };
 let timer = 0;
+const pictures = new Map(); // of a video's id: an address of its thumbnail
 
 const headers = () => {
   const token = sessionStorage.getItem("longtake-token");
@@ -18,6 +19,16 @@ async function save(job) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
+async function show(image, job) {
+  if (!pictures.has(job.id)) {
+    const reply = await fetch(`/v1/videos/${job.id}/content?variant=thumbnail`, { headers: headers() }).catch(() => null);
+    if (!reply || !reply.ok) return;
+    pictures.set(job.id, URL.createObjectURL(await reply.blob()));
+  }
+  image.src = pictures.get(job.id);
+  image.hidden = false;
+}
+
 function line(job) {
   const item = document.createElement("li"), button = document.createElement("button"), how = document.createElement("span"), what = document.createElement("span");
   how.className = "soon";
@@ -26,6 +37,13 @@ function line(job) {
   button.type = "button";
   button.disabled = job.status !== "completed";
   button.title = job.error ? job.error.message : job.status === "completed" ? "Download MP4" : "";
+  if (job.status === "completed") {
+    const image = document.createElement("img");
+    image.alt = "";
+    image.hidden = true;
+    what.prepend(image);
+    show(image, job);
+  }
   button.append(how, what);
   button.onclick = () => save(job);
   item.append(button);
@@ -38,6 +56,11 @@ async function look() {
   if (document.hidden) return;
   const reply = await fetch("/v1/videos?limit=20", { headers: headers() }).catch(() => null);
   const jobs = reply && reply.ok ? (await reply.json()).data : [];
+  for (const [id, address] of pictures) {
+    if (jobs.some((j) => j.id === id)) continue;
+    URL.revokeObjectURL(address);
+    pictures.delete(id);
+  }
   list.replaceChildren(...jobs.map(line));
   card.hidden = !jobs.length;
   if (jobs.some((j) => j.status === "queued" || j.status === "in_progress")) timer = setTimeout(look, 2000);
