@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The viewer page in a real Chromium against the real server: a prompt becomes a moving picture, by WebCodecs, MSE and JPEG; prompt
-switch, pause, seek, a second viewer, a lost connection, errors. LONGTAKE_PICTURES=DIR keeps screenshots."""
+switch, pause, seek, a second viewer, a lost connection, errors; then the embedded model as somebody new would try it.
+LONGTAKE_PICTURES=DIR keeps screenshots, LONGTAKE_WATCH=S watches the embedded model for so many seconds and prints how often it stalled."""
 import asyncio
 import os
 import signal
@@ -21,6 +22,10 @@ SPREAD = """(() => { const c = document.createElement("canvas"); c.width = c.hei
   x.drawImage(document.getElementById("canvas").hidden ? document.getElementById("video") : document.getElementById("canvas"), 0, 0, 32, 32);
   const d = x.getImageData(0, 0, 32, 32).data; let lo = 255, hi = 0; for (let i = 0; i < d.length; i += 4) { lo = Math.min(lo, d[i]); hi = Math.max(hi, d[i]); } return hi - lo; })()"""
 FORM = '{prompt: "a red ball", "f-steps": 2, "f-guidance": 1, "f-seconds": %d}'
+
+
+# the mean colour of the picture
+MEAN = SPREAD.replace("return hi - lo", "const m = [0, 0, 0]; for (let i = 0; i < d.length; i++) if (i % 4 < 3) m[i % 4] += d[i] / 1024; return m")
 
 
 async def shot(page, name):
@@ -110,8 +115,39 @@ async def main():
         server.stop(signal.SIGKILL)
 
 
+async def toybox():
+    """A prompt, a click, another prompt; nothing else is set."""
+    server = Server(model=os.path.join(e2e.HERE, "..", "examples", "toybox"))
+    chromium = Browser()
+    try:
+        server.wait_ready()
+        async with Page(chromium, "http://127.0.0.1:%d/" % server.port) as page:
+            check(await page.until("longtake.welcome && longtake.welcome.ready"), "toybox: the page connects")
+            await page.run(ASK % '{prompt: "a red ball bounces on green grass"}')
+            first = await page.until("longtake.firstPicture && longtake.firstPicture - longtake.clicked", 300)
+            check(first, "toybox: a first picture")
+            watch = float(os.environ.get("LONGTAKE_WATCH", "0"))
+            await page.until("longtake.shown > %d" % (1e6 * max(watch, 0.5)), 300)
+            print("toybox: first picture %.0f ms after the click; %d stalls in %g s" % (first or -1, await page.run("longtake.stalls"), max(watch, 0.5)))
+            before = await page.run(MEAN)
+            await shot(page, "toybox")
+            await page.run(ASK % '{prompt: "a blue square at night"}')
+            check(await page.until("longtake.prompts.length === 2", 300), "toybox: the prompt changes")
+            await page.until("longtake.shown > longtake.prompts[1].pts + 1000000", 300)
+            after = await page.run(MEAN)
+            check(sum(abs(a - b) for a, b in zip(before, after)) > 30, "toybox: and so does the picture: %r, %r" % (before, after))
+            await shot(page, "toybox-switched")
+            await page.run("document.getElementById('stop').click()")
+            check(await page.until("!longtake.running") and not page.errors, "toybox: no errors: %r" % page.errors)
+        check(server.stop() == 0, "the server ends well")
+    finally:
+        chromium.close()
+        server.stop(signal.SIGKILL)
+
+
 if browser.there():
     asyncio.run(main())
+    asyncio.run(toybox())
 else:
     check(True, "")
     print("skipped: no chromium")
