@@ -150,7 +150,7 @@ fi
 if [ "$quick" != --quick ]; then
     step format formatted
     # From outside, sanitizers see little that the unit tests did not: what takes minutes is left to the plain run.
-    step build-asan build asan && step test-asan run_tests build-asan -E '^e2e_(batch|drift|jobs|page|sparse)$'
+    step build-asan build asan && step test-asan run_tests build-asan -E '^(unit_examples_switch|e2e_(batch|drift|jobs|page|sparse))$'
     # clang with its warnings, and the fuzz targets, are one build
     if step build-fuzz-clang build fuzz; then
         for target in "$PWD"/build-fuzz/tests/fuzz_*; do
