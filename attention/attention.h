@@ -156,6 +156,9 @@ LT_API const lt_cache_frame *lt_cache_kept(const lt_cache *c, int32_t *count); /
  * are the caller's to fill (lt_cache_layer). LT_ERR_FORMAT: no cache of this policy can have such a list. */
 LT_MUST_USE LT_API lt_status lt_cache_restore(lt_cache *c, int64_t next_frame,
                                               const lt_cache_frame *kept, int32_t count);
+/* Kept frames outside the sink, and the sink's, weigh so much less than the policy says from the next block that is opened on: log of it
+ * on their logits. 0 < each <= 1; 1: as the policy says. Whoever makes plans of its own (lt_sparse) does not look at it. */
+LT_API void lt_cache_weigh(lt_cache *c, double past, double sink);
 LT_API int32_t lt_cache_open_frames(const lt_cache *c); /* 0: no block is open */
 LT_API int64_t
 lt_cache_next_frame(const lt_cache *c); /* number of the first frame that is not kept */

@@ -4,6 +4,7 @@
  */
 #include "attention/attention.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ struct lt_cache {
     int32_t nkept, nvisible, nopen; /* nopen > 0: a block is open, the last nopen of `visible` */
     bool reopened;                  /* it is of kept frames */
     lt_run *runs;                   /* [slots] */
+    double past, sink;              /* weights beside the policy's */
     float *time; /* [slots + block, pairs, 2]: by slot, then by frame of the open block */
 
     uint8_t *kv;    /* device, [layers][slots * tokens, 2 * heads * head_dim] */
@@ -147,6 +149,7 @@ lt_status lt_cache_create(lt_cache **out, lt_dev *dev, const lt_cache_options *o
     c->dev = dev;
     c->ctx = lt_dev_ctx(dev);
     c->o = *o;
+    c->past = c->sink = 1;
     if (c->o.theta == 0) c->o.theta = 10000;
     c->slots = slots_of(o);
     c->tokens = (int64_t)o->rows * o->cols;
@@ -263,11 +266,11 @@ static int by_slot(const void *a, const void *b)
 static int32_t list_runs(lt_cache *c)
 {
     const int32_t tokens = (int32_t)c->tokens;
-    const double b = c->o.policy.bias;
     int32_t n = 0;
     for (int32_t i = 0; i < c->nvisible; i++) {
         const lt_cache_frame *f = &c->visible[i];
-        const bool biased = b < 1 && !f->pinned && !f->open;
+        const double b = f->open ? 1 : f->pinned ? c->sink : c->o.policy.bias * c->past;
+        const bool biased = b < 1;
         c->runs[i] = (lt_run){.begin = f->slot * tokens,
                               .end = (f->slot + 1) * tokens,
                               .flags = biased ? LT_RUN_BIAS : 0,
@@ -275,7 +278,7 @@ static int32_t list_runs(lt_cache *c)
     }
     qsort(c->runs, (size_t)c->nvisible, sizeof *c->runs, by_slot);
     for (int32_t i = 0; i < c->nvisible; i++) {
-        if (n && c->runs[n - 1].end == c->runs[i].begin && c->runs[n - 1].flags == c->runs[i].flags)
+        if (n && c->runs[n - 1].end == c->runs[i].begin && c->runs[n - 1].bias == c->runs[i].bias)
             c->runs[n - 1].end = c->runs[i].end;
         else
             c->runs[n++] = c->runs[i];
@@ -406,6 +409,13 @@ lt_status lt_cache_restore(lt_cache *c, int64_t next, const lt_cache_frame *kept
     c->nkept = count;
     c->next = next;
     return LT_OK;
+}
+
+void lt_cache_weigh(lt_cache *c, double past, double sink)
+{
+    assert(past > 0 && past <= 1 && sink > 0 && sink <= 1);
+    c->past = past;
+    c->sink = sink;
 }
 
 int32_t lt_cache_open_frames(const lt_cache *c)

@@ -638,6 +638,19 @@ static void bias_weakens_the_past(void **state)
         }
         lt_cache_destroy(&c);
     }
+    /* the same, asked for while it runs: the past, or the sink, from the next block on */
+    float past[3 * TOKENS * DIM], sink[3 * TOKENS * DIM];
+    for (int pinned = 0; pinned < 2; pinned++) {
+        lt_cache *c = make(f, pinned ? "longlive" : policy[0]);
+        for (int b = 0; b < 2; b++) {
+            draw(f, c, 3, 0, pinned ? sink : past);
+            assert_int_equal(lt_cache_commit(c), LT_OK);
+            lt_cache_weigh(c, pinned ? 1 : 1e-9, pinned ? 1e-9 : 1);
+        }
+        lt_cache_destroy(&c);
+    }
+    assert_memory_equal(past, half, sizeof past);
+    assert_memory_equal(sink, half, sizeof sink);
     double far = 0;
     for (size_t d = 0; d < LT_COUNT(plain); d++) {
         assert_true(fabsf(half[d] - none[d]) < 1e-5f); /* a weight of nothing is not being seen */

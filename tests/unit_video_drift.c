@@ -363,6 +363,32 @@ static void gain_has_a_dead_band_and_a_rate(void **state)
     }
 }
 
+/* Kept frames weigh less in small steps, not less than half, and as much as before when that is no longer needed. */
+static void kept_frames_weigh_less_for_a_while(void **state)
+{
+    (void)state;
+    lti_drift d;
+    lti_drift_begin(&d, frame_seconds, GROUP);
+    lti_drift_weigh(&d);
+    assert_true(d.past_weight == 1 && d.sink_weight == 1);
+    for (int pass = 0; pass < 2; pass++) {
+        d.phase = LTI_DRIFT_STEADY;
+        d.gain = pass ? 0.3 : 0.9;
+        d.still_shot = pass ? 4 : 0; /* stands still for three seconds */
+        for (int i = 0; i < 10; i++) {
+            const double past = d.past_weight, sink = d.sink_weight;
+            lti_drift_weigh(&d);
+            assert_true(fabs(d.past_weight - past) <= 0.1 + 1e-9 && d.past_weight >= 0.5);
+            assert_true(fabs(d.sink_weight - sink) <= 0.1 + 1e-9 && d.sink_weight >= 0.5);
+        }
+        assert_true(d.past_weight == (pass ? 1 : 0.5) && d.sink_weight == (pass ? 0.5 : 1));
+    }
+    d.shot.stand_down = true;
+    for (int i = 0; i < 10; i++)
+        lti_drift_weigh(&d);
+    assert_true(d.sink_weight == 1);
+}
+
 /* What does not help is tried in another way once, and then given up for this shot; what was spent comes back with time. */
 static void budgets(void **state)
 {
@@ -441,6 +467,7 @@ int main(void)
         cmocka_unit_test(drift_is_found_within_three_segments),
         cmocka_unit_test(the_loop_holds),
         cmocka_unit_test(gain_has_a_dead_band_and_a_rate),
+        cmocka_unit_test(kept_frames_weigh_less_for_a_while),
         cmocka_unit_test(budgets),
         cmocka_unit_test(words_of_light),
         cmocka_unit_test(a_prompt_may_ask_for_it),

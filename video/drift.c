@@ -35,13 +35,15 @@ const char *lt_drift_kind_name(lt_drift_kind k)
 
 const char *lt_drift_action_name(lt_drift_action a)
 {
-    static const char *const names[] = {"left", "shifted", "recached", "redrawn", "replayed"};
+    static const char *const names[] = {"left",    "shifted",  "recached",
+                                        "redrawn", "replayed", "weighed"};
     return (size_t)a < LT_COUNT(names) ? names[a] : "unknown";
 }
 
 void lti_drift_begin(lti_drift *d, double frame_seconds, int32_t group)
 {
-    *d = (lti_drift){.frame_seconds = frame_seconds, .group = group};
+    *d = (lti_drift){
+        .frame_seconds = frame_seconds, .group = group, .past_weight = 1, .sink_weight = 1};
 }
 
 /* ---- the shot ---- */
@@ -394,6 +396,20 @@ double lti_drift_decide(lti_drift *d, const lt_drift_vector *v, double seconds)
     d->gain = limit(d->gain + step * (may ? limit(v->level - 0.8, -1, 1) : -1), 0, most);
     d->shot.acting = d->shot.active && d->gain > 0.8 ? d->shot.acting + 1 : 0;
     return d->gain;
+}
+
+static double towards(double x, double to)
+{
+    return x + limit(to - x, -0.1, 0.1);
+}
+
+void lti_drift_weigh(lti_drift *d)
+{
+    const double least = 0.5;
+    const bool stands = d->phase == LTI_DRIFT_STEADY && !d->shot.stand_down &&
+                        d->still_shot * group_seconds(d) >= still_seconds;
+    d->past_weight = towards(d->past_weight, 1 - (1 - least) * limit((d->gain - 0.5) / 0.4, 0, 1));
+    d->sink_weight = towards(d->sink_weight, stands ? least : 1);
 }
 
 bool lti_drift_escalates(lti_drift *d)

@@ -71,7 +71,8 @@ typedef struct lti_drift {
     int32_t tolerant;    /* groups during which a slow change is one that was asked for */
     /* the controller */
     double gain;
-    double level;       /* of the newest vector */
+    double past_weight, sink_weight; /* of kept frames; 1 */
+    double level;                    /* of the newest vector */
     double spent;       /* deviations that the latent was moved by, of the last minute */
     lti_tiles smooth;   /* of the groups since it is compared with, slow mean */
     int32_t strange;    /* groups in a row that are another picture */
@@ -93,6 +94,10 @@ bool lti_drift_words(const char *prompt);
 
 /* Part of the difference that the next block is to be moved by; 0: none. A decision: call it once a block or segment of `seconds`. */
 double lti_drift_decide(lti_drift *d, const lt_drift_vector *v, double seconds);
+/* How much kept frames are to weigh in attention when the next block is drawn: less of the past where taking off half of the difference
+ * has not been enough, less of the sink where the picture has come to stand still. A step of 0.1 a decision, 0.5 at least: what is not
+ * seen cannot be copied, but what is hardly seen is forgotten. */
+void lti_drift_weigh(lti_drift *d);
 /* Kept frames are to be corrected too, now. True once a shot. */
 bool lti_drift_escalates(lti_drift *d);
 /* To a file, or from one. */

@@ -70,6 +70,8 @@ lt_status lti_drift_state(lti_drift *d, lti_state *io)
 {
     double *const v[] = {&d->usual_jump, &d->gain, &d->level, &d->spent};
     LT_TRY(counts_state(io, d));
+    LT_TRY(lti_state_real(io, "weight of the past", &d->past_weight, 0.01, 1));
+    LT_TRY(lti_state_real(io, "weight of the sink", &d->sink_weight, 0.01, 1));
     LT_TRY(reals_state(io, v, LT_COUNT(v)));
     for (int i = 0; i < LTI_FLICKER_FRAMES; i++)
         LT_TRY(lti_state_real(io, "luma", &d->luma[i], 0, 1));

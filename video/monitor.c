@@ -46,6 +46,7 @@ lt_status lt_monitor_frame(lt_monitor *m, lt_drift_vector *out, lt_picture *pict
     lti_measure_tiles(m->measure, tile);
     if (!lti_drift_frame(&m->drift, out, &p, tile, 0)) return LT_AGAIN;
     out->gain = lti_drift_decide(&m->drift, out, m->drift.frame_seconds * out->frames);
+    out->past_weight = out->sink_weight = 1; /* there is no cache here */
     out->action = out->gain > 0 ? LT_DRIFT_SHIFTED : LT_DRIFT_LEFT;
     out->alarm = out->alarm || m->drift.shot.stand_down;
     return LT_OK;

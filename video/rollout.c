@@ -95,6 +95,7 @@ lt_status lti_rollout_create(lti_rollout **out, const lti_rollout_options *o)
     r->ctx = ctx;
     r->o = *o;
     r->branches = o->guidance > 1 ? 2 : 1;
+    r->past = r->sink = 1;
     r->channels = c->in_channels;
     r->patch = c->patch;
     r->renoise = o->schedule->solver == LT_SOLVER_RENOISE;

@@ -63,6 +63,9 @@ LT_MUST_USE lt_status lti_rollout_stand_in(lti_rollout *r);
 LT_MUST_USE lt_status lti_rollout_change_kept(lti_rollout *r, const float *scale,
                                               const float *offset, bool noise);
 
+/* lt_cache_weigh of every branch, from the next block that is drawn on, or the present one drawn again. */
+void lti_rollout_weigh(lti_rollout *r, double past, double sink);
+
 const float *
 lti_rollout_latent(const lti_rollout *r); /* of the last block: device, [channels, frames, h, w] */
 int32_t lti_rollout_frames(const lti_rollout *r); /* of it */

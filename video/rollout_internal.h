@@ -22,8 +22,9 @@ struct lti_rollout {
     int32_t frames, attempt; /* of the present block */
     int64_t bound;           /* numbers that the scheduler's state is for */
     bool drawn, renoise;
-    bool stale;   /* kept frames are to be written again under the present prompt */
-    bool changed; /* ... whatever the policy says of prompts, since their latents are others */
+    bool stale;        /* kept frames are to be written again under the present prompt */
+    bool changed;      /* ... whatever the policy says of prompts, since their latents are others */
+    double past, sink; /* weights of kept frames (lt_cache_weigh) */
     lti_rollout_probe probe;
     float *x, *v[LTI_BRANCHES], *noise; /* device, [channels, frames, h, w] */
     float *history;                     /* device, [slots of the cache, channels, h * w] */

@@ -141,6 +141,14 @@ lt_status lti_rollout_prompt(lti_rollout *r, const float *text, int32_t rows, bo
     return LT_OK;
 }
 
+void lti_rollout_weigh(lti_rollout *r, double past, double sink)
+{
+    r->past = past;
+    r->sink = sink;
+    for (int b = 0; b < r->branches; b++)
+        lt_cache_weigh(r->cache[b], past, sink);
+}
+
 /* ---- to a file and back ---- */
 
 static lt_status count_state(lti_rollout *r, lti_state *io)
@@ -152,6 +160,9 @@ static lt_status count_state(lti_rollout *r, lti_state *io)
     LT_TRY(lti_state_bool(io, "drawn", &r->drawn));
     LT_TRY(lti_state_bool(io, "stale", &r->stale));
     LT_TRY(lti_state_bool(io, "kept frames are changed", &r->changed));
+    LT_TRY(lti_state_real(io, "weight of the past", &r->past, 0.01, 1));
+    LT_TRY(lti_state_real(io, "weight of the sink", &r->sink, 0.01, 1));
+    lti_rollout_weigh(r, r->past, r->sink);
     LT_TRY(lti_state_int(io, "passes", &r->passes, 0, INT64_MAX));
     LT_TRY(lti_state_real(io, "operations", &r->flops, 0, 1e300));
     if (r->drawn && r->frames == 0)

@@ -159,6 +159,7 @@ static lt_status draw_judged(lt_session *s)
 {
     bool again = true;
     for (int32_t attempt = 0; again; attempt++) {
+        lti_watch_weigh(s);
         const lt_status st = lti_rollout_draw(s->rollout, attempt);
         if (st < 0 && !lti_watch_forgives(s, st)) return st;
         if (st < 0) LT_TRY(lti_rollout_stand_in(s->rollout));
@@ -215,6 +216,7 @@ lt_status lt_session_redraw(lt_session *s, int32_t attempt)
     const double t = lti_session_now();
     bool again; /* who asks for another block gets it as it is */
     lti_watch_undo(s);
+    lti_watch_weigh(s);
     lt_status st = lti_rollout_draw(s->rollout, attempt);
     if (st >= 0)
         st = lti_watch_block(s, lti_rollout_change(s->rollout), lti_rollout_frames(s->rollout), 0,

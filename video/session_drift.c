@@ -205,6 +205,29 @@ static bool correct_parts(lt_session *s, const lti_latent *z, int32_t first)
     return gain > 0 && moved_most > 0;
 }
 
+/* Plans of sparse attention have weights of their own. */
+static bool can_weigh(const lt_session *s)
+{
+    return s->watch && s->watch->mode == LT_DRIFT_CORRECT && s->rollout && s->attention.method == 0;
+}
+
+void lti_watch_weigh(lt_session *s)
+{
+    const lti_watch *w = s->watch;
+    if (can_weigh(s)) lti_rollout_weigh(s->rollout, w->j.drift.past_weight, w->j.drift.sink_weight);
+}
+
+static void decide_weights(lt_session *s)
+{
+    lti_watch *w = s->watch;
+    if (can_weigh(s)) lti_drift_weigh(&w->j.drift);
+    w->now.past_weight = w->j.drift.past_weight;
+    w->now.sink_weight = w->j.drift.sink_weight;
+    if (w->j.drift.past_weight == 1 && w->j.drift.sink_weight == 1) return;
+    s->report.drift_weighed++;
+    if (w->now.action == LT_DRIFT_LEFT) w->now.action = LT_DRIFT_WEIGHED;
+}
+
 /* Corrections that do not help are carried into what later blocks see as well, once; then they are given up. */
 static lt_status escalate(lt_session *s)
 {
@@ -226,6 +249,7 @@ static lt_status settle_block(lt_session *s, const lti_latent *z, int32_t first,
         take_fields(w, z, first, s->pushed == 0);
         LT_TRY(escalate(s));
     }
+    decide_weights(s);
     mean_field(w, &w->j.before);
     keep_good(w, z);
     return LT_OK;
@@ -286,6 +310,8 @@ lt_status lti_watch_block(lt_session *s, float *z, int32_t frames, int32_t first
     bool dirty = false;
     if (attempt == 0) copy_judge(s, &w->then, &w->j);
     w->now = (lt_drift_vector){.attempts = attempt,
+                               .past_weight = w->j.drift.past_weight,
+                               .sink_weight = w->j.drift.sink_weight,
                                .action = attempt ? LT_DRIFT_REDRAWN : LT_DRIFT_LEFT};
     LT_TRY(lt_dev_download(s->dev, w->host, z, bytes));
     LT_TRY(judge(s, &shape, first, attempt, failed, again, &dirty));
@@ -323,6 +349,8 @@ static void end_vector(lt_session *s, lt_drift_vector *v)
     v->frames = (int32_t)(lti_session_number(s, end) - v->first_frame);
     v->latent_shift = w->now.latent_shift;
     v->gain = w->now.gain;
+    v->past_weight = w->now.past_weight;
+    v->sink_weight = w->now.sink_weight;
     v->action = w->now.action;
     v->attempts = w->now.attempts;
     v->alarm = v->alarm || w->now.alarm || w->j.drift.shot.stand_down;
@@ -418,11 +446,12 @@ const lt_drift_vector *lt_session_drift(const lt_session *s)
 static lt_status vector_state(lti_state *io, lt_drift_vector *v)
 {
     int32_t kind = (int32_t)v->kind, action = (int32_t)v->action;
-    double *const real[] = {&v->level, &v->latent_shift, &v->gain};
+    double *const real[] = {&v->level, &v->latent_shift, &v->gain, &v->past_weight,
+                            &v->sink_weight};
     for (size_t i = 0; i < LT_COUNT(real); i++)
         LT_TRY(lti_state_real(io, "a measure", real[i], -1e9, 1e9));
     LT_TRY(lti_state_int32(io, "kind of drift", &kind, 0, LT_DRIFT_BROKEN));
-    LT_TRY(lti_state_int32(io, "action", &action, 0, LT_DRIFT_REPLAYED));
+    LT_TRY(lti_state_int32(io, "action", &action, 0, LT_DRIFT_WEIGHED));
     LT_TRY(lti_state_int32(io, "attempts", &v->attempts, 0, 255));
     LT_TRY(lti_state_bool(io, "alarm", &v->alarm));
     v->kind = (lt_drift_kind)kind;

@@ -48,6 +48,8 @@ typedef struct lti_watch {
 LT_MUST_USE lt_status lti_watch_open(struct lt_session *s);
 void lti_watch_close(struct lt_session *s);
 
+/* Before a block is drawn: kept frames weigh what the monitor says. */
+void lti_watch_weigh(struct lt_session *s);
 /* A drawn block, or the fresh frames of a segment: `frames` in z, device memory, `first` of them given. attempt: draws that were thrown
  * away; *again: draw once more. failed: it could not be drawn, and what z holds counts for nothing. */
 LT_MUST_USE lt_status lti_watch_block(struct lt_session *s, float *z, int32_t frames, int32_t first,

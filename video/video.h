@@ -272,7 +272,7 @@ typedef struct lt_session_report {
     double drift_seconds;                  /* of measuring and correcting */
     int64_t drift_vectors, drift_shots;    /* measured; references taken */
     int64_t drift_shifted, drift_recached; /* actions, by kind */
-    int64_t drift_redraws, drift_replayed, alarms;
+    int64_t drift_redraws, drift_replayed, drift_weighed, alarms;
     double drift_level_max;
 } lt_session_report;
 LT_API void lt_session_get_report(const lt_session *s, lt_session_report *out);
@@ -346,7 +346,8 @@ typedef enum lt_drift_action {
     LT_DRIFT_SHIFTED,  /* the latent was moved towards the reference */
     LT_DRIFT_RECACHED, /* that, and kept frames too */
     LT_DRIFT_REDRAWN,  /* drawn again with other noise */
-    LT_DRIFT_REPLAYED  /* every attempt was broken: the last good frame stands in its place */
+    LT_DRIFT_REPLAYED, /* every attempt was broken: the last good frame stands in its place */
+    LT_DRIFT_WEIGHED   /* AR: kept frames weigh less in attention, and nothing else */
 } lt_drift_action;
 LT_API const char *lt_drift_kind_name(lt_drift_kind k);     /* "exposure" */
 LT_API const char *lt_drift_action_name(lt_drift_action a); /* "shifted" */
@@ -374,6 +375,8 @@ typedef struct lt_drift_vector {
         latent_shift; /* of the latent as drawn: rms over channels, in deviations of the reference's */
     double level;     /* the largest of them over its tolerance: from 1 on it is drift */
     double gain;      /* part of the difference that was taken off */
+    double past_weight,
+        sink_weight; /* AR: of kept frames outside the sink and in it, from the next block on; 1 unless they are to count less */
     lt_drift_kind kind;
     lt_drift_action action;
     bool renditions_known;    /* EXTEND naive: of the segment's first instant there are two, ... */
