@@ -24,16 +24,16 @@ json_t *lti_drift_json(const lt_drift_vector *v)
 {
     json_t *out = json_pack(
         "{s:I, s:I, s:i, s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-        "s:f, s:f, s:f, s:s, s:s, s:i, s:b, s:o}",
+        "s:f, s:f, s:f, s:f, s:s, s:s, s:i, s:b, s:o}",
         "block", (json_int_t)v->block, "frame", (json_int_t)v->first_frame, "frames", v->frames,
         "shot", (json_int_t)v->shot, "settled", v->settled, "exposure_ev", v->exposure, "delta_e",
         v->distance, "colour_delta_e", v->colour, "contrast_ln", v->contrast, "saturation_ln",
         v->saturation, "sharpness_log2", v->sharpness, "motion_ratio", v->motion, "coherence",
         v->coherence, "flicker", v->flicker, "rate", v->rate, "latent_shift", v->latent_shift,
-        "level", v->level, "gain", v->gain, "past_weight", v->past_weight, "sink_weight",
-        v->sink_weight, "kind", lt_drift_kind_name(v->kind), "action",
-        lt_drift_action_name(v->action), "attempts", v->attempts, "alarm", v->alarm, "picture",
-        lti_picture_json(&v->picture));
+        "level", v->level, "gain", v->gain, "low_field", v->low_field, "past_weight",
+        v->past_weight, "sink_weight", v->sink_weight, "kind", lt_drift_kind_name(v->kind),
+        "action", lt_drift_action_name(v->action), "attempts", v->attempts, "alarm", v->alarm,
+        "picture", lti_picture_json(&v->picture));
     json_t *renditions = renditions_json(v);
     if (renditions) json_object_set_new(out, "renditions", renditions);
     return out;

@@ -404,6 +404,50 @@ static void fields_and_shifts(void **state)
     assert_true(lti_field_broken(&now, &ref, C));
 }
 
+/* Light that has come to be uneven: left a little up, right down. Most of it goes with a gain of 1, and what is no such field is left. */
+static void fields_that_bend_are_taken_off(void **state)
+{
+    (void)state;
+    enum { C = 1, F = 1, SIDE = 16, N = SIDE * SIDE };
+    static float z[N], was[N];
+    static lti_field ref, now, after;
+    const lti_latent shape = {z, C, F, SIDE, SIDE};
+    for (int bends = 0; bends < 2; bends++) {
+        lti_shift s;
+        double moved, before = 0, rest = 0;
+        for (int i = 0; i < N; i++)
+            was[i] = z[i] = sinf((float)i * 2.37f);
+        lti_field_take(&ref, &shape, 0, F);
+        for (int i = 0; i < N; i++)
+            z[i] += 0.05f + (bends ? 0.06f * cosf((float)M_PI * ((float)(i % SIDE) + 0.5f) / SIDE)
+                                   : 0.03f * (float)((i / 2 + i / SIDE / 2) % 2 * 2 - 1));
+        lti_field_take(&now, &shape, 0, F);
+        lti_shift_towards(&s, &moved, &now, &ref, C, 1, false);
+        assert_true(moved > 0 && (lti_shift_low(&s, &ref, C) > 0.05) == bends);
+        lti_shift_apply(z, &shape, 0, F, &s, &s);
+        lti_field_take(&after, &shape, 0, F);
+        for (int t = 0; t < LTI_LATENT_TILES; t++) {
+            before += pow((double)(now.tile[0][t] - ref.tile[0][t]), 2);
+            rest += pow((double)(after.tile[0][t] - ref.tile[0][t]), 2);
+        }
+        print_message("bends %d: %.4f left of %.4f\n", bends, sqrt(rest), sqrt(before));
+        assert_true(bends ? rest < 0.05 * before : s.low[0][0] == 0);
+        for (int i = 0; i < N && bends; i++)
+            assert_true(fabsf(z[i] - was[i]) < 0.03f);
+        lti_shift_towards(&s, NULL, &now, &ref, C, 0, false);
+        assert_true(s.offset[0] == 0 && s.low[0][1] == 0);
+    }
+    for (int i = 0; i < N; i++) /* bounded, whatever it is */
+        z[i] = was[i] + 9 * cosf((float)M_PI * ((float)(i % SIDE) + 0.5f) / SIDE);
+    lti_shift s;
+    float most = 0;
+    lti_field_take(&now, &shape, 0, F);
+    lti_shift_towards(&s, NULL, &now, &ref, C, 1, false);
+    for (int k = 0; k < LTI_LOW; k++)
+        most += fabsf(s.low[0][k]);
+    assert_true(most > 0 && most <= 0.151f * ref.sd[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +460,7 @@ int main(void)
         cmocka_unit_test(faults_as_text),
         cmocka_unit_test(what_faults_do),
         cmocka_unit_test(fields_and_shifts),
+        cmocka_unit_test(fields_that_bend_are_taken_off),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

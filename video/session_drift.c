@@ -179,7 +179,7 @@ static bool correct_parts(lt_session *s, const lti_latent *z, int32_t first)
     const bool contrast =
         w->vector.kind == LT_DRIFT_CONTRAST || w->vector.kind == LT_DRIFT_SATURATION;
     double moved_most = 0;
-    w->now.latent_shift = 0;
+    w->now.latent_shift = w->now.low_field = 0;
     for (int32_t i = 0, at = first; i < w->parts; i++) {
         const int32_t n = z->frames - at < w->part ? z->frames - at : w->part;
         lti_shift to;
@@ -196,6 +196,8 @@ static bool correct_parts(lt_session *s, const lti_latent *z, int32_t first)
             w->j.shift = to;
         }
         if (moved > moved_most) moved_most = moved;
+        const double low = gain > 0 ? lti_shift_low(&to, &w->ref, w->channels) : 0;
+        if (low > w->now.low_field) w->now.low_field = low;
         at += n;
     }
     if (gain <= 0) lti_shift_none(&w->j.shift);
@@ -349,6 +351,7 @@ static void end_vector(lt_session *s, lt_drift_vector *v)
     v->frames = (int32_t)(lti_session_number(s, end) - v->first_frame);
     v->latent_shift = w->now.latent_shift;
     v->gain = w->now.gain;
+    v->low_field = w->now.low_field;
     v->past_weight = w->now.past_weight;
     v->sink_weight = w->now.sink_weight;
     v->action = w->now.action;
@@ -446,8 +449,8 @@ const lt_drift_vector *lt_session_drift(const lt_session *s)
 static lt_status vector_state(lti_state *io, lt_drift_vector *v)
 {
     int32_t kind = (int32_t)v->kind, action = (int32_t)v->action;
-    double *const real[] = {&v->level, &v->latent_shift, &v->gain, &v->past_weight,
-                            &v->sink_weight};
+    double *const real[] = {&v->level,     &v->latent_shift, &v->gain,
+                            &v->low_field, &v->past_weight,  &v->sink_weight};
     for (size_t i = 0; i < LT_COUNT(real); i++)
         LT_TRY(lti_state_real(io, "a measure", real[i], -1e9, 1e9));
     LT_TRY(lti_state_int32(io, "kind of drift", &kind, 0, LT_DRIFT_BROKEN));

@@ -373,6 +373,7 @@ typedef struct lt_drift_vector {
     double rate; /* Delta E a second, median over tiles: above 1.5 it is a change, not drift */
     double
         latent_shift; /* of the latent as drawn: rms over channels, in deviations of the reference's */
+    double low_field; /* what was taken off unevenly over the picture, the same way */
     double level;     /* the largest of them over its tolerance: from 1 on it is drift */
     double gain;      /* part of the difference that was taken off */
     double past_weight,
