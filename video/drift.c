@@ -194,7 +194,8 @@ static void compare(lti_drift *d, lt_drift_vector *v, lti_tiles mean)
     const double noise = restless(d, 0, v->distance, tol_distance);
     const double contrast = restless(d, 1, v->contrast, tol_contrast),
                  saturation = restless(d, 2, v->saturation, tol_saturation);
-    const bool drifts = lti_tiles_explained(mean, s->tile, v, by, same);
+    /* nearly all tiles one way: that is drift, however much else is new in them */
+    const bool drifts = v->coherence >= 0.9 || lti_tiles_explained(mean, s->tile, v, by, same);
     if (drifts && v->coherence >= lti_tiles_agreement) {
         raise_level(v, LT_DRIFT_EXPOSURE, fabs(v->exposure) / tol_exposure / noise);
         raise_level(v, v->colour > fabs(by[0]) ? LT_DRIFT_COLOUR : LT_DRIFT_EXPOSURE,
