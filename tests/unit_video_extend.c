@@ -2,15 +2,13 @@
  * a clip bit by bit; what one segment gives to the next is what it drew; memory is constant; everything that cannot be is refused
  * with the nearest that can. */
 #include "kernels/internal.h"
-#include "tests/tiny_world.h"
+#include "tests/tiny_video.h"
 #include "video/session_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 
 #include <cmocka.h>
-
-enum { W = 48, H = 32, FRAME_BYTES = W * H * 3, MOST = 64, AREA = (W / 8) * (H / 8) };
 
 /* Segments of 4 latent frames, 2 of them given: 13 frames, then 8 more with each. */
 static lt_session_options options(int32_t frames)
@@ -34,32 +32,10 @@ static const uint8_t *pictures(void)
     return rgb;
 }
 
-/* All frames to `video`, [MOST, H, W, 3]. */
-static lt_status pull(lt_session *s, uint8_t *video, int64_t *frames)
-{
-    lt_frames f;
-    lt_status st;
-    *frames = 0;
-    while ((st = lt_session_next(s, &f)) == LT_OK) {
-        assert_int_equal(f.first, *frames);
-        assert_true(*frames + f.count <= MOST);
-        memcpy(video + *frames * FRAME_BYTES, f.rgb, (size_t)f.count * FRAME_BYTES);
-        *frames += f.count;
-    }
-    return st;
-}
-
-static lt_session *create(const world *w, const lt_session_options *o)
-{
-    lt_session *s;
-    if (lt_session_create(&s, w->model, o) < 0) fail_msg("%s", lt_error(w->ctx));
-    return s;
-}
-
 static void render(const world *w, const lt_session_options *o, uint8_t *video,
                    lt_session_report *r)
 {
-    int64_t frames;
+    int64_t frames = 0;
     lt_session *s = create(w, o);
     if (pull(s, video, &frames) != LT_END) fail_msg("%s", lt_error(w->ctx));
     assert_int_equal(frames, o->num_frames);
@@ -401,7 +377,7 @@ static void cancelling(void **state)
 {
     (void)state;
     world w;
-    int64_t frames;
+    int64_t frames = 0;
     uint8_t *v = space();
     open_world(&w, "cpu", 2, LT_F32);
     watch see = {.dev = w.dev, .stop = 6}; /* the second step of the second segment */
@@ -431,7 +407,7 @@ static void failing_allocations_are_statuses(void **state)
     lt_dev_mem_stats(w.dev, &before);
     lt_status st = LT_ERR_MEM;
     for (int nth = 1; st != LT_END; nth += 3) {
-        int64_t frames;
+        int64_t frames = 0;
         lti_dev_fail_alloc(w.dev, nth);
         lt_session *s = create(&w, &o);
         st = pull(s, v, &frames);

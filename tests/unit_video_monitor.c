@@ -1,7 +1,7 @@
 /* unit_video_monitor.c: sessions that are watched and corrected: watching changes no bit; what is broken is drawn again or replayed;
  * faults come and are met; a saved session goes on as it would have. The tiny model draws noise, so amounts are not judged here. */
 #include "kernels/internal.h"
-#include "tests/tiny_world.h"
+#include "tests/tiny_video.h"
 #include "video/session_internal.h"
 
 #include <math.h>
@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-enum { W = 48, H = 32, FRAME_BYTES = W * H * 3, MOST = 80, AREA = (W / 8) * (H / 8) };
 
 static lt_session_options options(lt_mode mode, int32_t frames)
 {
@@ -27,27 +25,6 @@ static lt_session_options options(lt_mode mode, int32_t frames)
     if (mode == LT_MODE_AR) o.cache = "longlive:window=6,sink=1,block=2";
     if (mode == LT_MODE_EXTEND) o.extend = "segment=17,overlap=2";
     return o;
-}
-
-static lt_session *create(const world *w, const lt_session_options *o)
-{
-    lt_session *s;
-    if (lt_session_create(&s, w->model, o) < 0) fail_msg("%s", lt_error(w->ctx));
-    return s;
-}
-
-/* All frames; the session stays. */
-static lt_status pull(lt_session *s, uint8_t *video, int64_t *frames)
-{
-    lt_frames f;
-    lt_status st;
-    while ((st = lt_session_next(s, &f)) == LT_OK) {
-        assert_int_equal(f.first, *frames);
-        assert_true(*frames + f.count <= MOST);
-        memcpy(video + *frames * FRAME_BYTES, f.rgb, (size_t)f.count * FRAME_BYTES);
-        *frames += f.count;
-    }
-    return st;
 }
 
 static void render(const world *w, const lt_session_options *o, uint8_t *video,

@@ -1,8 +1,8 @@
 /* drift_latent.c: see drift_latent.h. Plain loops: a block's latent is small beside anything that made it. */
 #include "video/drift_latent.h"
+#include "video/drift_tiles.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- fields ---- */
@@ -100,17 +100,9 @@ void lti_shift_none(lti_shift *s)
     }
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 static float median(float *v, int n)
 {
-    if (!n) return 0;
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : 0.5f * (v[n / 2 - 1] + v[n / 2]);
+    return (float)lti_tiles_median(v, n);
 }
 
 static float limit(float x, float most)

@@ -13,8 +13,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts v. */
-static double median(float *v, int32_t n)
+double lti_tiles_median(float *v, int32_t n)
 {
     if (!n) return 0;
     qsort(v, (size_t)n, sizeof *v, ascending);
@@ -64,7 +63,7 @@ void lti_tiles_same(lti_tiles_mask same, lti_tiles a, lti_tiles b)
         lti_tiles_medians(by, a, b, same);
         for (int t = 0; t < LTI_TILES; t++)
             v[t] = (float)apart(a[t], b[t], by);
-        const double most = fmax(least, times * median(v, LTI_TILES));
+        const double most = fmax(least, times * lti_tiles_median(v, LTI_TILES));
         for (int t = 0; t < LTI_TILES; t++)
             same[t] = apart(a[t], b[t], by) <= most;
     }
@@ -77,7 +76,7 @@ double lti_tiles_typical(lti_tiles a, lti_tiles b, const bool *same)
     int32_t n = 0;
     for (int t = 0; t < LTI_TILES; t++)
         if (counts(same, t)) v[n++] = (float)apart(a[t], b[t], nothing);
-    return median(v, n);
+    return lti_tiles_median(v, n);
 }
 
 void lti_tiles_medians(double out[3], lti_tiles a, lti_tiles b, const bool *same)
@@ -87,7 +86,7 @@ void lti_tiles_medians(double out[3], lti_tiles a, lti_tiles b, const bool *same
         int32_t n = 0;
         for (int t = 0; t < LTI_TILES; t++)
             if (counts(same, t)) v[n++] = a[t][c] - b[t][c];
-        out[c] = median(v, n);
+        out[c] = lti_tiles_median(v, n);
     }
 }
 
@@ -127,14 +126,14 @@ double lti_tiles_exposure(lti_tiles a, lti_tiles b, const bool *same)
     for (int t = 0; t < LTI_TILES; t++)
         if (b[t][0] > 5 && counts(same, t))
             v[n++] = (float)log2(fmax(light_of((double)a[t][0]), 1e-4) / light_of((double)b[t][0]));
-    return n >= LTI_TILES / 4 ? median(v, n) : 0;
+    return n >= LTI_TILES / 4 ? lti_tiles_median(v, n) : 0;
 }
 
 /* The median, where seven of ten have gone that way; else 0: the picture is another one. Sorts v. */
 static double common(float *v, int32_t n)
 {
     if (n < LTI_TILES / 4) return 0;
-    const double m = median(v, n);
+    const double m = lti_tiles_median(v, n);
     int32_t along = 0;
     for (int32_t i = 0; i < n; i++)
         along += (double)v[i] * m > 0.25 * m * m;

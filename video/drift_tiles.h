@@ -9,6 +9,8 @@ typedef bool lti_tiles_mask[LTI_TILES];
 extern const double
     lti_tiles_agreement; /* part of the tiles that must go one way for it to be called common */
 
+/* 0 of none; sorts v. */
+double lti_tiles_median(float *v, int32_t n);
 void lti_tiles_add(lti_tiles sum, lti_tiles tile, float weight);
 /* slow += part (now - slow) */
 void lti_tiles_blend(lti_tiles slow, lti_tiles now, float part);
