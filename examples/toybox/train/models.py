@@ -367,8 +367,9 @@ class DiT(nn.Module):
         bias[:, n] = torch.log(TEXT_ROWS - count.float())
         return m.linear_2(F.gelu(m.linear_1(rows), approximate="tanh")), bias
 
-    def forward(self, x, t, ctx, ctx_bias, bias=None, first=0):
-        """x [B,C,T,h,w], t [B,T] in 0..1000 -> velocity [B,C,T,h,w] in float32."""
+    def forward(self, x, t, ctx, ctx_bias, bias=None, first=0, tap=None, twice=False):
+        """x [B,C,T,h,w], t [B,T] in 0..1000 -> velocity [B,C,T,h,w] in float32; with tap, and the tokens [B,T,N,D] after
+        that many blocks. twice: the second half of the frames has the positions of the first."""
         b, c, f, h, w = x.shape
         h, w = h // 2, w // 2
         p = x.reshape(b, c, f, h, 2, w, 2).permute(0, 2, 3, 5, 1, 4, 6).reshape(b, f, h * w, 4 * c)
@@ -379,13 +380,18 @@ class DiT(nn.Module):
         e = m.time_embedder.linear_1(torch.cat([a.cos(), a.sin()], -1))
         e = m.time_embedder.linear_2(F.silu(e))
         e6 = m.time_proj(F.silu(e)).unflatten(-1, (6, -1))
-        rope = rope_table((f, h, w), y.shape[-1] // self.heads, first, x.device)
-        for block in self.blocks:
+        rope = rope_table((f // 2 if twice else f, h, w), y.shape[-1] // self.heads, first, x.device)
+        if twice:
+            rope = torch.cat([rope, rope])
+        for i, block in enumerate(self.blocks):
             y = block(y, e6, ctx, ctx_bias, rope, bias)
+            if i + 1 == tap:
+                tapped = y
         shift, scale = (self.scale_shift_table[0] + e[:, :, None]).unsqueeze(3).unbind(2)
         y = self.proj_out(ln_mod(y, shift, scale))
         y = y.reshape(b, f, h, w, 2, 2, -1).permute(0, 6, 1, 2, 4, 3, 5)
-        return y.reshape(b, -1, f, 2 * h, 2 * w).float()
+        y = y.reshape(b, -1, f, 2 * h, 2 * w).float()
+        return y if tap is None else (y, tapped)
 
 
 # ---------------------------------------------------------------- text

@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 import models
 import world
@@ -79,21 +80,31 @@ class Pool:
         return torch.stack(z), torch.stack(w), s
 
 
-def flow_loss(dit, text, z, w, ids, count, sigma, noise, bias=None, first=0, train=None):
-    """Mean weighted squared error of the velocity of each sample. sigma [B,T]; frames of sigma 0 are given, and with
-    train [B,T] (bool) only its frames count."""
+def flow_loss(dit, text, where, z, w, ids, count, sigma, noise, past=None, block=3, first=0):
+    """Mean weighted squared error of the velocity of each sample, and the mean cross entropy of "is the object here?", which
+    the head where reads from the tokens half-way. sigma [B,T]; frames of sigma 0 are given and do not count. past [B,T]: block
+    after block; each sees itself and a second, nearly clean copy (of these levels) of the blocks before it."""
     b, _, n = z.shape[:3]
-    sv = sigma.view(b, 1, n, 1, 1)
-    v = dit((1 - sv) * z + sv * noise, 1000 * sigma, *dit.context(text(ids, count), count), bias, first)
-    w = w * ((sv > 0) if train is None else train.view(b, 1, n, 1, 1))
-    w = w.expand_as(z)
-    return ((v - (noise - z)).square() * w).flatten(1).sum(1) / w.flatten(1).sum(1).clamp_min(1)
+    level = lambda s: s.view(b, 1, -1, 1, 1)
+    x, t, mask = (1 - level(sigma)) * z + level(sigma) * noise, sigma, None
+    if past is not None:
+        x = torch.cat([(1 - level(past)) * z + level(past) * torch.randn_like(z), x], 2)
+        t, mask = torch.cat([past, sigma], 1), causal_bias(n, block, 64).to(z.device)
+    v, tokens = dit(x, 1000 * t, *dit.context(text(ids, count), count), mask, first, len(dit.blocks) // 2, past is not None)
+    v, tokens, use = v[:, :, -n:], tokens[:, -n:], level(sigma > 0)
+    here = F.avg_pool2d((w.flatten(0, 2) - 1) / 2, 2).view(b, n, -1)
+    miss = F.binary_cross_entropy_with_logits(where(tokens)[..., 0].float(), here, reduction="none") * use.view(b, n, 1)
+    w = (w * use).expand_as(z)
+    total = lambda x: x.flatten(1).sum(1)
+    return total((v - (noise - z)).square() * w) / total(w).clamp_min(1), total(miss) / (64 * total(use)).clamp_min(1)
 
 
-def noise_level(b, shift=SHIFT, uniform=0.3):
-    """Logit-normal and shifted: what is where in a clip is settled above 0.9. A share is uniform, for the edges."""
-    u = torch.sigmoid(torch.randn(b))
-    return torch.where(torch.rand(b) < uniform, torch.rand(b), shift * u / (1 + (shift - 1) * u))
+def noise_level(b, shift=SHIFT, uniform=0.3, use=0.35):
+    """Logit-normal and shifted. A share is uniform, for the edges; another as in use, where a fifth of the steps is above 0.95:
+    there nothing but the text says where the object is and will be."""
+    u, kind = torch.sigmoid(torch.randn(b)), torch.rand(b)
+    u = torch.where(kind < uniform + use, torch.rand(b), u)
+    return torch.where(kind < uniform, u, shift * u / (1 + (shift - 1) * u))
 
 
 def choose(a, step, n):
@@ -101,10 +112,10 @@ def choose(a, step, n):
     rng = np.random.default_rng((a.seed, step))
     if n > 1 and rng.random() < a.single:
         return True, 0, False
-    if n < 3 * a.block:
+    if n <= a.block:
         return False, 0, False
     causal = rng.random() < a.causal
-    inside = rng.random() < (0.6 if causal else 0.25)
+    inside = rng.random() < (0.4 if causal else 0.25)
     return False, int(rng.choice(INSIDE)) if inside else 0, causal
 
 
@@ -116,52 +127,89 @@ def bidirectional_levels(b, n, first):
     return torch.where(torch.arange(n) < clean[:, None], 0.0, noise_level(b)[:, None])
 
 
+def block_numbers(n, block):
+    """The first frame is a block of its own: a picture, which says where everything is. A window from inside begins with the
+    last frame of a block."""
+    return (torch.arange(n) + block - 1) // block
+
+
 def causal_levels(b, n, block, first):
-    """A noise level for each block; in 70 % of the samples everything before a random block is (nearly) clean.
-    A window from inside a clip does not train its first block, which has no past there as it would in use."""
-    m = n // block
-    s = noise_level(b * m).view(b, m)
-    cut = torch.randint(0, m, (b,))
-    past = (torch.arange(m) < cut[:, None]) & (torch.rand(b) < 0.7)[:, None]
-    near = torch.where(torch.rand(b, m) < 0.5, 0.0, 0.15 * torch.rand(b, m))
-    train = ~past
+    """A noise level for each block, and one for each as the past of the others: clean or nearly so. A window from inside a clip
+    does not train its first frame, which has no past there as it would in use."""
+    g = block_numbers(n, block)
+    m = int(g[-1]) + 1
+    s, past = noise_level(b * m).view(b, m), torch.where(torch.rand(b, m) < 0.5, 0.0, 0.15 * torch.rand(b, m))
     if first:
-        train[:, 0] = False
-    return torch.where(past, near, s).repeat_interleave(block, 1), train.repeat_interleave(block, 1)
+        s[:, 0] = 0
+    return s[:, g], past[:, g]
 
 
 def causal_bias(n, block, tokens):
-    """True where a token may look: its own block and the blocks before."""
-    g = (torch.arange(n) // block).repeat_interleave(tokens)
-    return g[:, None] >= g[None, :]
+    """True where a token of the past copy (first half) or of the noisy one may look: the past's own block and the blocks before,
+    the noisy one's own block and the past's before it."""
+    g = block_numbers(n, block).repeat_interleave(tokens)
+    same, before = g[:, None] == g[None, :], g[:, None] > g[None, :]
+    return torch.cat([torch.cat([same | before, torch.zeros_like(same)], 1), torch.cat([before, same], 1)])
 
 
 @torch.no_grad()
-def grow(dit, layers):
-    """More layers, the function unchanged: every block is followed by a copy of itself whose outputs are zero."""
-    while len(dit.blocks) < layers:
-        blocks = []
-        for i, old in enumerate(dit.blocks):
-            blocks.append(old)
-            if len(dit.blocks) + len(blocks) - i - 1 < layers:
-                new = copy.deepcopy(old)
-                for m in (new.attn1.to_out[0], new.attn2.to_out[0], new.ffn.net[2]):
-                    m.weight.zero_(), m.bias.zero_()
-                blocks.append(new)
-        dit.blocks = torch.nn.ModuleList(blocks)
+def open_text(dit, text, tok, scale=1.65):
+    """Turns cross-attention away from the padding. Of its 512 rows about 500 are the same one, so ln(500) is on its side and
+    the words got 2 % of the weight: motion words had no gradient to be learned by. One hidden unit of the text embedder
+    becomes alive for the padding alone and adds a direction p to its row; every query and every key gets a direction u by
+    their biases, and the keys turn p into -2u. Values and outputs shrink by what the words had, so that the function stays
+    nearly the same. The text must mean something already."""
+    rng = np.random.default_rng(8)
+    ids, count = tok([world.caption(world.sample_scene(rng), rng) for _ in range(512)])
+    rows = text(ids, count)
+    words = rows[torch.arange(rows.shape[1]) < count[:, None]].double()
+    a = torch.linalg.solve(words.T @ words / len(words) + 1e-4 * torch.eye(words.shape[1]), words.mean(0)).float()  # a . word = 1
+    ctx, bias = dit.context(rows, count)
+    ctx, pad = ctx[:, :-1][torch.arange(rows.shape[1]) < count[:, None]], ctx[0, -1]
+    inputs = {}
+    hooks = [m.attn2.to_q.register_forward_pre_hook(lambda _, x, i=i: inputs.update({i: x[0]})) for i, m in enumerate(dit.blocks)]
+    first = dit.context(rows[:16], count[:16])
+    dit(torch.randn(16, 16, 3, 16, 16), torch.linspace(300, 1000, 16)[:, None].expand(16, 3), *first)
+    for h in hooks:
+        h.remove()
+    least = lambda x: torch.linalg.eigh(x.mT.double() @ x.double())[1][..., 0].float()  # where vectors hardly reach
+    p = least(ctx) * ctx.norm(dim=1).mean()
+    for i, block in enumerate(dit.blocks):
+        m = block.attn2
+        q, k = m.to_q(inputs[i]), m.to_k(ctx)
+        logits = m.split(m.norm_q(q[:1])) @ m.split(m.norm_k(m.to_k(first[0][:1]))).transpose(2, 3) * (q.shape[-1] // m.heads) ** -0.5
+        share = 1 - torch.softmax(logits + first[1][:1, None, None], -1)[..., -1].mean()
+        u = (least(m.split(k[None])[0]) * (q.shape[-1] // m.heads) ** 0.5).flatten()
+        more = 3 * k.square().mean().sqrt() * u
+        m.to_out[0].bias += (1 - share) * (m.to_out[0].weight @ m.to_v(pad))
+        m.to_q.bias += q.square().mean().sqrt() * u
+        m.to_k.bias += more
+        m.to_k.weight -= torch.outer(2 * more + m.to_k.weight @ p, p) / p.square().sum()
+        m.to_v.weight -= torch.outer(m.to_v.weight @ p, p) / p.square().sum()
+        for n in (m.norm_q, m.norm_k):
+            n.weight *= scale
+        for v in (m.to_v.weight, m.to_v.bias, m.to_out[0].weight):
+            v *= share ** 0.5
+    one, two = (getattr(dit.condition_embedder.text_embedder, f"linear_{i}") for i in (1, 2))
+    unit = int((two.weight.norm(dim=0) * F.gelu(one(words.float())).norm(dim=0)).argmin())
+    one.weight[unit], one.bias[unit], two.weight[:, unit] = -8 * a, 4.0, p / 4
 
 
-def groups(dit, text):
+def groups(dit, text, where):
     """Matrices of the blocks for Muon, the rest for AdamW."""
     big = [p for n, p in [*dit.blocks.named_parameters(), *text.encoder.block.named_parameters()]
            if p.ndim == 2 and "relative" not in n]
     ids = {id(p) for p in big}
-    return big, [p for p in [*dit.parameters(), *text.parameters()] if id(p) not in ids]
+    return big, [p for p in [*dit.parameters(), *text.parameters(), *where.parameters()] if id(p) not in ids]
+
+
+def optimisers(a, big, rest):
+    return Muon(big, a.muon), torch.optim.AdamW(rest, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0)
 
 
 @torch.no_grad()
-def validate(dit, text, tok, pool, n):
-    """Loss at three noise levels on fixed scenes, all channels alike."""
+def validate(dit, text, where, tok, pool, n, block):
+    """Losses at three noise levels on fixed scenes, of blocks after clean ones when there is more than one."""
     held = Pool(pool.vae, pool.mean, pool.std, 48, 777, n)
     z, w, scenes = held.batch({1: 48, 3: 24}.get(n, 8), 0)
     ids, count = tok([world.caption(s, held.rng) for s in scenes])
@@ -169,7 +217,8 @@ def validate(dit, text, tok, pool, n):
     noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(5)).to(dev)
     z, w, ids, count = (v.to(dev) for v in (z, w, ids, count))
     one = torch.ones(z.shape[0], z.shape[2], device=dev)
-    return [flow_loss(dit, text, z, w, ids, count, s * one, noise).mean().item() for s in (0.5, 0.8, 0.95)]
+    return [[x.mean().item() for x in flow_loss(dit, text, where, z, w, ids, count, s * one, noise,
+                                                0 * one if n > block else None, block)] for s in (0.5, 0.8, 0.95)]
 
 
 def main():
@@ -182,6 +231,8 @@ def main():
     p.add_argument("--muon", type=float, default=5e-3)
     p.add_argument("--single", type=float, default=0.4, help="share of steps with single frames among clips: shapes are learned there")
     p.add_argument("--batch", type=int, default=64, help="of those steps")
+    p.add_argument("--where", type=float, default=0.1, help="weight of the question where the object is, in every frame: motion is learned there")
+    p.add_argument("--open", type=float, default=10, help="minute at which cross-attention is turned away from the padding")
     p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
     p.add_argument("--block", type=int, default=3, help="latent frames of a block")
     p.add_argument("--decay", type=float, default=0.35, help="share of the time in which the rates fall to 0")
@@ -206,57 +257,67 @@ def main():
     torch.manual_seed(a.seed + (state["step"] if state else 0))
     count = (state or {"layers": int(layers[0][0])})["layers"]
     dit, text = models.DiT({**models.DIT_CONFIG, "num_layers": count}), models.TextEncoder()
-    dit, text = dit.to(dev), text.to(dev)
+    where = torch.nn.Linear(dit.proj_out.in_features, 1)  # trained with them, not exported
+    dit, text, where = dit.to(dev), text.to(dev), where.to(dev)
     ema_dit, ema_text = Ema(dit, 0.998), Ema(text, 0.998)
-    big, rest = groups(dit, text)
-    muon, opt = Muon(big, a.muon), torch.optim.AdamW(rest, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0)
-    step, seen, clock = 0, {}, Clock()
+    big, rest = groups(dit, text, where)
+    muon, opt = optimisers(a, big, rest)
+    step, seen, clock, opened = 0, {}, Clock(), False
     if state:
         dit.load_state_dict(state["dit"]), text.load_state_dict(state["text"])
+        where.load_state_dict(state["where"])
         ema_dit.restore(state["ema_dit"]), ema_text.restore(state["ema_text"])
         if state["opt"]:
             muon.load_state_dict(state["muon"]), opt.load_state_dict(state["opt"])
-        step, seen, clock = state["step"], state["seen"], Clock(state["seconds"])
+        step, seen, clock, opened = state["step"], state["seen"], Clock(state["seconds"]), state["opened"]
         log(f"resumed at step {step}, {clock() / 60:.1f} min, samples {seen}")
     pools = {}  # (latent frames, first of them) -> Pool
     run = torch.compile(flow_loss) if a.bf16 else flow_loss
     checkpoint = lambda: save(path, {
-        "dit": dit.state_dict(), "text": text.state_dict(), "ema_dit": ema_dit.state(), "ema_text": ema_text.state(),
-        "muon": muon.state_dict(), "opt": opt.state_dict(), "step": step, "seen": seen, "seconds": clock(), "layers": count})
+        "dit": dit.state_dict(), "text": text.state_dict(), "where": where.state_dict(), "ema_dit": ema_dit.state(), "ema_text": ema_text.state(),
+        "muon": muon.state_dict(), "opt": opt.state_dict(), "step": step, "seen": seen, "seconds": clock(), "layers": count, "opened": opened})
     saved = shown = clock()
     losses = []
     while (done := clock() / 60 / a.minutes) < 1:
         want = max(int(n) for n, start in layers if done >= start)
         if want > count:
             grow(dit, want), grow(ema_dit.module, want)
-            count, (big, rest) = want, groups(dit, text)
-            muon, opt = Muon(big, a.muon), torch.optim.AdamW(rest, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0)
+            count, (big, rest) = want, groups(dit, text, where)
+            muon, opt = optimisers(a, big, rest)
             log(f"grown to {count} layers")
+        if not opened and clock() / 60 >= a.open:
+            open_text(dit, text, tok), open_text(ema_dit.module, ema_text.module, tok)
+            muon, opt = optimisers(a, big, rest)
+            opened = True
+            log("cross-attention opened")
         n, b = next((int(n), int(b)) for n, b, until in phases if done < until)
         scale = min(1, (step + 1) / 50, max(0.02, (1 - done) / a.decay))
         muon.lr = a.muon * scale
         for g in opt.param_groups:
             g["lr"] = a.lr * scale
         single, first, causal = choose(a, step, n)
+        whole = n
         if single:
             n, b = 1, a.batch
+        elif causal:
+            b = max(1, b // 2)  # every frame is there twice
         if (n, first) not in pools:
             pools[n, first] = Pool(vae, mean, std, 1024 if n == 1 else 256, (a.seed, step, n, first), n, first)
             if a.workers:
                 pools[n, first].hire(max(1, a.workers // (len(INSIDE) + 2)), (a.seed, step, n, first, 1))
-        pool, mask, train = pools[n, first], None, None
+        pool, past = pools[n, first], None
         z, w, scenes = pool.batch(b, max(1, b // 3))
         rng = pool.rng
         ids, words = tok(["" if rng.random() < 0.1 else world.caption(s, rng) for s in scenes])
         if causal:
-            mask = causal_bias(n, a.block, 64).to(dev)
-            levels, train = causal_levels(b, n, a.block, first)
+            levels, past = causal_levels(b, n, a.block, first)
+            past = past.to(dev)
         else:
             levels = bidirectional_levels(b, n, first)
         z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w, ids, words, levels))
         with torch.autocast(dev.type, torch.bfloat16, enabled=a.bf16):
-            loss = run(dit, text, z, w, ids, words, levels, torch.randn_like(z), mask, first,
-                       None if train is None else train.to(dev)).mean()
+            flow, miss = run(dit, text, where, z, w, ids, words, levels, torch.randn_like(z), past, a.block, first)
+            loss = flow.mean() + a.where * miss.mean()
         opt.zero_grad(set_to_none=True)
         for q in big:
             q.grad = None
@@ -267,16 +328,15 @@ def main():
             ema_dit.update(dit), ema_text.update(text)
         step += 1
         seen[n] = seen.get(n, 0) + b
-        losses.append(loss.item())
+        losses.append(flow.mean().item())
         if clock() - saved > 100:
             saved = clock()
             checkpoint()
         if clock() - shown > 120:
             shown = clock()
-            n = max(seen)
-            v = validate(ema_dit.module, ema_text.module, tok, pool, n)
+            v = validate(ema_dit.module, ema_text.module, where, tok, pool, whole, a.block)
             log(f"min {clock() / 60:.1f} step {step} samples {seen} loss {np.nanmean(losses):.4f} skipped {np.isnan(losses).sum()} "
-                "val 0.5/0.8/0.95: " + "/".join(f"{x:.3f}" for x in v))
+                "val 0.5/0.8/0.95: " + "/".join(f"{x:.3f}" for x, _ in v) + " where " + "/".join(f"{x:.3f}" for _, x in v))
             losses = []
     checkpoint()
     log(f"end: step {step}, samples {seen}")
