@@ -15,7 +15,7 @@ static void ready(void *user, lt_status s, const char *message)
 static const uint8_t au[] = {0, 0, 0,    1,    0x67, 0x64, 0, 0x1e, 0xac, 0,   0,
                              0, 1, 0x68, 0xee, 0,    0,    1, 0x65, 0x88, 0x84};
 
-/* A server without a socket and without a model, with a stream of some frames. */
+/* A server without a socket and without a model but for its facts, with a stream of some frames. */
 static lti_live *make_stream(lt_server *srv)
 {
     static const lt_model_options nothing = {.path = "/nonexistent"};
@@ -33,6 +33,18 @@ static lti_live *make_stream(lt_server *srv)
     if (lt_ctx_create(&srv->ctx, NULL, NULL, LT_LOG_ERROR) < 0 || !srv->metrics) abort();
     srv->o = lt_server_options_default();
     srv->o.model.path = "model";
+    srv->info = (lt_model_info){.family = "wan2.2-ti2v",
+                                .spatial_scale = 8,
+                                .frame_scale = 4,
+                                .size_multiple = 16,
+                                .frame_timesteps = true,
+                                .default_width = 64,
+                                .default_height = 64,
+                                .default_frames = 81,
+                                .default_fps = 16,
+                                .default_steps = 25,
+                                .default_guidance = 4,
+                                .default_shift = 5};
     srv->o.history_bytes = 4000; /* the first frames leave */
     pthread_mutex_init(&srv->lock, NULL);
     if (lti_sched_create(&srv->sched, srv->ctx,
