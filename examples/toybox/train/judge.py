@@ -40,14 +40,14 @@ def video(path):
     return np.frombuffer(raw, np.uint8).reshape(-1, world.SIZE, world.SIZE, 3).astype(np.float32) / 255
 
 
-def render(command, folder, out, todo, seconds):
+def render(command, folder, out, todo, seconds, more):
     """Clips by the C engine at its defaults, out/<n>.mp4."""
     os.makedirs(out, exist_ok=True)
     jobs = os.path.join(out, "jobs.jsonl")
     with open(jobs, "w") as f:
         for i, (_, text) in enumerate(todo):
             f.write(json.dumps({"prompt": text, "name": str(i), "seed": i}) + "\n")
-    subprocess.run([command, "batch", jobs, "--out-dir", out, "--model", folder, "--seconds", str(seconds)], check=True)
+    subprocess.run([command, "batch", jobs, "--out-dir", out, "--model", folder, "--seconds", str(seconds), *more], check=True)
 
 
 def main():
@@ -62,12 +62,13 @@ def main():
     p.add_argument("--videos")
     p.add_argument("--command")
     p.add_argument("--seconds", type=float, default=5)
+    p.add_argument("--mode", help="of the command, instead of the model's")
     p.add_argument("--sheet")
     p.add_argument("--json")
     a = p.parse_args()
     todo, pairs, rows = prompts(a.count, a.held), [], []
     if a.command:
-        render(a.command, a.folder, a.videos, todo, a.seconds)
+        render(a.command, a.folder, a.videos, todo, a.seconds, ["--mode", a.mode] if a.mode else [])
     if not a.videos:
         import torch
         import sample

@@ -144,6 +144,16 @@ def causal_levels(b, n, block, first):
     return s[:, g], past[:, g]
 
 
+def cut_in(z, w, levels, block, rng):
+    """A change of prompt: before a block of each clip stand frames of another one, as when kept frames are computed again under the
+    new prompt. Only what follows is trained."""
+    n = z.shape[2]
+    at = 1 + block * int(rng.integers((n - 1) // block))
+    join = lambda x: torch.cat([x.roll(1, 0)[:, :, :at], x[:, :, 1:1 + n - at]], 2)
+    levels[:, :at] = 0
+    return join(z), join(w)
+
+
 def causal_bias(n, block, tokens):
     """True where a token of the past copy (first half) or of the noisy one may look: the past's own block and the blocks before,
     the noisy one's own block and the past's before it."""
@@ -160,6 +170,8 @@ def open_text(dit, text, tok, scale=1.65):
     their biases, and the keys turn p into -2u. Values and outputs shrink by what the words had, so that the function stays
     nearly the same. The text must mean something already."""
     rng = np.random.default_rng(8)
+    home = next(dit.parameters()).device
+    dit, text = dit.cpu(), text.cpu()
     ids, count = tok([world.caption(world.sample_scene(rng), rng) for _ in range(512)])
     rows = text(ids, count)
     words = rows[torch.arange(rows.shape[1]) < count[:, None]].double()
@@ -193,6 +205,7 @@ def open_text(dit, text, tok, scale=1.65):
     one, two = (getattr(dit.condition_embedder.text_embedder, f"linear_{i}") for i in (1, 2))
     unit = int((two.weight.norm(dim=0) * F.gelu(one(words.float())).norm(dim=0)).argmin())
     one.weight[unit], one.bias[unit], two.weight[:, unit] = -8 * a, 4.0, p / 4
+    dit.to(home), text.to(home)
 
 
 def groups(dit, text, where):
@@ -225,6 +238,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--work", default=os.path.expanduser("~/.cache/longtake-toybox"))
     p.add_argument("--minutes", type=float, default=90)
+    p.add_argument("--run", default="", help="a new name begins the minutes and the rates anew, from the averaged weights of the state")
     p.add_argument("--phases", default="1:64:0.45,3:32:0.65,9:12:1.0", help="latent frames:batch:until (share of the time)")
     p.add_argument("--layers", default="4:0", help="count:from (share of the time), growing; e.g. 4:0,8:0.5")
     p.add_argument("--lr", type=float, default=1.5e-3, help="AdamW")
@@ -234,6 +248,7 @@ def main():
     p.add_argument("--where", type=float, default=0.1, help="weight of the question where the object is, in every frame: motion is learned there")
     p.add_argument("--open", type=float, default=10, help="minute at which cross-attention is turned away from the padding")
     p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
+    p.add_argument("--cuts", type=float, default=0.25, help="share of those from the beginning of a clip with a change of prompt")
     p.add_argument("--block", type=int, default=3, help="latent frames of a block")
     p.add_argument("--decay", type=float, default=0.35, help="share of the time in which the rates fall to 0")
     p.add_argument("--threads", type=int, default=1)
@@ -254,6 +269,8 @@ def main():
     mean, std = (torch.tensor(stats[k]).view(-1, 1, 1, 1) for k in ("mean", "std"))
 
     state = load(path)
+    if state and state["run"] != a.run:
+        state.update(run=a.run, seconds=0.0, step=0, muon=None, opt=None, dit=state["ema_dit"]["module"], text=state["ema_text"]["module"])
     torch.manual_seed(a.seed + (state["step"] if state else 0))
     count = (state or {"layers": int(layers[0][0])})["layers"]
     dit, text = models.DiT({**models.DIT_CONFIG, "num_layers": count}), models.TextEncoder()
@@ -275,7 +292,7 @@ def main():
     run = torch.compile(flow_loss) if a.bf16 else flow_loss
     checkpoint = lambda: save(path, {
         "dit": dit.state_dict(), "text": text.state_dict(), "where": where.state_dict(), "ema_dit": ema_dit.state(), "ema_text": ema_text.state(),
-        "muon": muon.state_dict(), "opt": opt.state_dict(), "step": step, "seen": seen, "seconds": clock(), "layers": count, "opened": opened})
+        "muon": muon.state_dict(), "opt": opt.state_dict(), "step": step, "seen": seen, "seconds": clock(), "layers": count, "opened": opened, "run": a.run})
     saved = shown = clock()
     losses = []
     while (done := clock() / 60 / a.minutes) < 1:
@@ -312,6 +329,8 @@ def main():
         if causal:
             levels, past = causal_levels(b, n, a.block, first)
             past = past.to(dev)
+            if not first and rng.random() < a.cuts:
+                z, w = cut_in(z, w, levels, a.block, rng)
         else:
             levels = bidirectional_levels(b, n, first)
         z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w, ids, words, levels))
