@@ -491,6 +491,23 @@ static void kept_frames_are_opened_again_and_taken_over(void **state)
 
 enum { WINDOW = 9 };
 
+/* One group of all heads: q_off [nq + 1], the last is the number of queries; row [nq + 1]; runs. */
+static lt_plan *plan_of(const fixture *f, const lt_cache *c, int32_t nq, const int32_t *q_off,
+                        const int32_t *row, const lt_run *runs)
+{
+    const lt_plan_desc d = {.lq = q_off[nq],
+                            .lk = lt_cache_rows(c),
+                            .nq = nq,
+                            .ngroups = 1,
+                            .heads = HEADS,
+                            .q_off = q_off,
+                            .row = row,
+                            .runs = runs};
+    lt_plan *p;
+    if (lt_plan_create(&p, f->dev, &d) < 0) fail_msg("%s", lt_error(f->ctx));
+    return p;
+}
+
 /* Two blocks of three frames are open. The first sees a window up to its own last frame, the second one up to its own. */
 static lt_plan *two_blocks(const fixture *f, const lt_cache *c)
 {
@@ -510,17 +527,7 @@ static lt_plan *two_blocks(const fixture *f, const lt_cache *c)
                 }
         row[t + 1] = count;
     }
-    const lt_plan_desc d = {.lq = 6 * TOKENS,
-                            .lk = lt_cache_rows(c),
-                            .nq = 2,
-                            .ngroups = 1,
-                            .heads = HEADS,
-                            .q_off = q_off,
-                            .row = row,
-                            .runs = runs};
-    lt_plan *p;
-    if (lt_plan_create(&p, f->dev, &d) < 0) fail_msg("%s", lt_error(f->ctx));
-    return p;
+    return plan_of(f, c, 2, q_off, row, runs);
 }
 
 /* Spec 2.5 b: the clean pass of a block and the first of the next are one call when each has its own list of keys: the first must not
@@ -563,17 +570,7 @@ static lt_plan *block_causal(const fixture *f, const lt_cache *c)
         q_off[b + 1] = (b + 1) * EACH;
         row[b + 1] = b + 1;
     }
-    const lt_plan_desc d = {.lq = BLOCKS * EACH,
-                            .lk = lt_cache_rows(c),
-                            .nq = BLOCKS,
-                            .ngroups = 1,
-                            .heads = HEADS,
-                            .q_off = q_off,
-                            .row = row,
-                            .runs = runs};
-    lt_plan *p;
-    if (lt_plan_create(&p, f->dev, &d) < 0) fail_msg("%s", lt_error(f->ctx));
-    return p;
+    return plan_of(f, c, BLOCKS, q_off, row, runs);
 }
 
 /* What blocks give one after the other is what one call over the whole video gives that sees no later block. */
