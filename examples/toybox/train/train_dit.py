@@ -163,6 +163,21 @@ def causal_bias(n, block, tokens):
 
 
 @torch.no_grad()
+def grow(dit, layers):
+    """More layers, the function unchanged: every block is followed by a copy of itself whose outputs are zero."""
+    while len(dit.blocks) < layers:
+        blocks = []
+        for i, old in enumerate(dit.blocks):
+            blocks.append(old)
+            if len(dit.blocks) + len(blocks) - i - 1 < layers:
+                new = copy.deepcopy(old)
+                for m in (new.attn1.to_out[0], new.attn2.to_out[0], new.ffn.net[2]):
+                    m.weight.zero_(), m.bias.zero_()
+                blocks.append(new)
+        dit.blocks = torch.nn.ModuleList(blocks)
+
+
+@torch.no_grad()
 def open_text(dit, text, tok, scale=1.65):
     """Turns cross-attention away from the padding. Of its 512 rows about 500 are the same one, so ln(500) is on its side and
     the words got 2 % of the weight: motion words had no gradient to be learned by. One hidden unit of the text embedder
