@@ -493,7 +493,7 @@ static bool reads_in_place(const product *p)
 {
     enum { NEAR = 128 };
     const lti_gemm *g = p->g;
-    return g->w->compute == LT_F32 && g->w->kpad == g->w->in &&
+    return p->frames > 0 && g->w->compute == LT_F32 && g->w->kpad == g->w->in &&
            (g->in_px <= NEAR || (p->dh == 0 && p->dw == 0));
 }
 
