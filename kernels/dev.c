@@ -388,10 +388,3 @@ lt_status lt_arena_alloc(lt_arena *a, void **out, size_t bytes)
     if (a->used > a->high) a->high = a->used;
     return LT_OK;
 }
-
-size_t lt_image_bytes(const lt_image *im)
-{
-    const int64_t h = (int64_t)im->h + 2 * (int64_t)im->border,
-                  w = (int64_t)im->w + 2 * (int64_t)im->border;
-    return (size_t)h * (size_t)w * (size_t)im->c * lt_dtype_size(im->dtype);
-}

@@ -306,8 +306,8 @@ typedef struct lt_norm_args {
     float eps;
     const float *weight, *bias; /* [cols] */
     const float *scale, *shift; /* [groups, mod_ld] */
-    int64_t mod_ld;
-    const int32_t *row_group; /* [rows]; NULL: all 0 */
+    int64_t mod_ld;             /* 0 = cols */
+    const int32_t *row_group;   /* [rows]; NULL: all 0 */
 } lt_norm_args;
 
 /* Rotary positions: head dims are pairs (2j, 2j+1); the first pairs[0] pairs turn by the token's position on axis 0,
@@ -319,7 +319,7 @@ typedef struct lt_rope {
 } lt_rope;
 
 /* q/k of a DiT: u = x / sqrt(mean over all cols of x^2 + eps) * weight, then rotation per head if rope != NULL.
- * cols = heads * head_dim. x bf16 or f32, out bf16 or f32; out may be x (same type and ld). eps < 0: no norm. */
+ * cols = heads * head_dim, head_dim <= 1024. x bf16 or f32, out bf16 or f32; out may be x (same type and ld). eps < 0: no norm. */
 typedef struct lt_qknorm_args {
     lt_mat out, x;
     int64_t rows;
@@ -352,6 +352,7 @@ typedef struct lt_attn_plan {
  * its lse -inf. Types of q, k, v equal (f32 or bf16); out f32 or bf16. Online softmax in f32; no lq x lk storage.
  * k_rope: row j of k is turned by k_rope->pos[j] first, so that cached keys can be kept raw; pos [lk, 3] is in range for every row,
  * listed or not.
+ * lq >= 1, lk >= 0, 1 <= head_dim <= 512.
  * rel_bias: logits += rel_bias[h*(2*rel_max+1) + clamp(j-i, -rel_max, rel_max) + rel_max] (UMT5). */
 typedef struct lt_attention_args {
     lt_mat out, q, k, v;
@@ -373,16 +374,17 @@ typedef struct lt_image {
     int32_t
         border; /* pixels on each side; zeroed once by whoever allocates, never written by operations */
 } lt_image;
+/* Of all pixels, border included; SIZE_MAX when it is more than a size can say, which no allocation gives. Any thread. */
 LT_API size_t lt_image_bytes(const lt_image *im);
 
 #define LT_MAX_TAPS 27
 typedef struct lt_tap {
-    int8_t frame; /* index into in[] */
+    int8_t frame; /* index into lt_conv_args.frame */
     int8_t dy, dx;
 } lt_tap;
 
 /* out[out_step*y + out_y, out_step*x + out_x, n] = bias[n] + sum over taps i, channels k of
- *     in[tap[i].frame][in_step*y + tap[i].dy, in_step*x + tap[i].dx, k] * W[n, k, i]   (+ residual, same place)
+ *     frame[tap[i].frame][in_step*y + tap[i].dy, in_step*x + tap[i].dx, k] * W[n, k, i]   (+ residual, same place)
  * for y < rows, x < cols. A NULL frame counts as zeros. Reads must stay inside the border of `in`. Covers causal 3D,
  * strided and (as four phases with out_step 2) nearest-2x + 3x3 convolutions without any unfolded buffer. in type = weight's
  * compute type; out f32 or bf16, out.c >= N (only the first N channels are written); residual f32, may be out. */
@@ -465,7 +467,7 @@ typedef struct lt_rgb8_args {
 /* Looks at n f32 numbers; result is host memory, filled on return. */
 typedef struct lt_stats_result {
     int64_t nonfinite;
-    float min, max; /* of the finite ones */
+    float min, max; /* of the finite ones, as the rest; 0 when there are none */
     double mean, rms;
 } lt_stats_result;
 typedef struct lt_stats_args {

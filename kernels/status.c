@@ -1,4 +1,4 @@
-/* status.c: names of statuses and types, checked sizes, the context with its message and log. */
+/* status.c: names and sizes of statuses and types, checked sizes, the context with its message and log. */
 #include "kernels/internal.h"
 
 #include <stdarg.h>
@@ -152,6 +152,17 @@ size_t lt_dtype_size(lt_dtype t)
         return 2;
     }
     return 0;
+}
+
+size_t lt_image_bytes(const lt_image *im)
+{
+    const int64_t h = (int64_t)im->h + 2 * (int64_t)im->border,
+                  w = (int64_t)im->w + 2 * (int64_t)im->border;
+    size_t n;
+    if (h < 0 || w < 0 || im->c < 0 || !lti_mul_size(&n, (size_t)h, (size_t)w) ||
+        !lti_mul_size(&n, n, (size_t)im->c) || !lti_mul_size(&n, n, lt_dtype_size(im->dtype)))
+        return SIZE_MAX;
+    return n;
 }
 
 const char *lt_dtype_name(lt_dtype t)

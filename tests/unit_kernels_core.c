@@ -139,6 +139,22 @@ static void sizes_are_checked(void **state)
     assert_false(lti_add_size(&n, SIZE_MAX, 1));
 }
 
+static void pictures_have_a_size(void **state)
+{
+    (void)state;
+    lt_image im = {.dtype = LT_F32, .h = 3, .w = 5, .c = 7, .border = 1};
+    assert_int_equal(lt_image_bytes(&im), 5 * 7 * 7 * 4);
+    im.border = 0;
+    im.h = 0;
+    assert_int_equal(lt_image_bytes(&im), 0);
+    im = (lt_image){.dtype = LT_F32, .h = INT32_MAX, .w = INT32_MAX, .c = 8, .border = INT32_MAX};
+    assert_true(lt_image_bytes(&im) == SIZE_MAX); /* 9 * 2^67 */
+    im = (lt_image){.dtype = LT_F32, .h = 1 << 30, .w = 1 << 30, .c = 4};
+    assert_true(lt_image_bytes(&im) == SIZE_MAX); /* 2^64 */
+    im.c = -1;
+    assert_true(lt_image_bytes(&im) == SIZE_MAX);
+}
+
 static uint32_t bits_of(float f)
 {
     uint32_t u;
@@ -216,6 +232,7 @@ int main(void)
         cmocka_unit_test(messages_are_utf8),
         cmocka_unit_test(the_log_has_a_level),
         cmocka_unit_test(sizes_are_checked),
+        cmocka_unit_test(pictures_have_a_size),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(f16_is_read_exactly),
         cmocka_unit_test(elements_load_at_any_alignment),
