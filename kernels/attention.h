@@ -85,6 +85,6 @@ extern const lti_attn_isa lti_attn_avx2, lti_attn_avx512, lti_attn_avx512bf16;
 
 /* Shapes, types, and that the plan stays inside lq and lk: one pass over its runs, so that a plan made for other sizes
  * is a message and not a read past the keys. */
-LT_MUST_USE lt_status lti_attention_check(lt_dev *dev, const lt_attention_args *a);
+LT_MUST_USE lt_status lti_check_attention(lt_dev *dev, const lt_attention_args *a);
 
 #endif

@@ -80,11 +80,6 @@ typedef struct job {
     size_t q_bytes, o_bytes, st_bytes, s_bytes, p_bytes;
 } job;
 
-static size_t up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 static const void *head_at(const job *j, const lt_mat *m, int64_t row, int head)
 {
     const int64_t item = row * lti_ld(m, j->cols) + (int64_t)head * j->a->head_dim;
@@ -326,7 +321,7 @@ static void block_task(void *arg, int64_t task, int thread)
     const int nrb = (b->rows + isa->rows - 1) / isa->rows;
     char *mem = lti_scratch(j->dev, thread);
     step *s = (step *)(void *)mem;
-    lti_word *q = (lti_word *)(void *)(mem += up(2 * sizeof *s, 64));
+    lti_word *q = (lti_word *)(void *)(mem += lti_round_up(2 * sizeof *s, 64));
     float *o = (float *)(void *)(mem += j->q_bytes), *logits = (float *)(void *)(mem += j->o_bytes);
     void *weights = isa->pairs ? (void *)(mem + j->s_bytes) : logits;
     lti_attn_rows *st = (lti_attn_rows *)(void *)(mem + j->s_bytes + j->p_bytes);
@@ -379,7 +374,7 @@ static int64_t cut_blocks(const lt_attn_plan *p, int rows, block *out)
         const int32_t all = p->q_off[t + 1] - p->q_off[t],
                       parts = (all + BLOCK_ROWS - 1) / BLOCK_ROWS;
         const int32_t each =
-            parts ? (int32_t)up((size_t)((all + parts - 1) / parts), (size_t)rows) : 1;
+            parts ? (int32_t)lti_round_up((size_t)((all + parts - 1) / parts), (size_t)rows) : 1;
         for (int32_t r = 0; r < all; r += each, n++)
             if (out)
                 out[n] = (block){
@@ -409,8 +404,9 @@ static lt_status get_memory(job *j)
     const size_t head_bytes = (size_t)(j->k_words + j->v_words + j->rel_items) * sizeof(lti_word);
     const size_t fit = head_bytes ? PACK_BYTES / head_bytes : 1;
     j->heads = fit < 1 ? 1 : (int)lti_min64((int64_t)fit, a->heads);
-    const size_t heads = (size_t)j->heads, block_bytes = up((size_t)j->nblocks * sizeof(block), 64);
-    const size_t rel_bytes = up(heads * (size_t)j->rel_items * sizeof(float), 64);
+    const size_t heads = (size_t)j->heads,
+                 block_bytes = lti_round_up((size_t)j->nblocks * sizeof(block), 64);
+    const size_t rel_bytes = lti_round_up(heads * (size_t)j->rel_items * sizeof(float), 64);
     const size_t k_bytes = heads * (size_t)j->k_words * sizeof(lti_word);
     void *mem;
     LT_TRY(lti_scratch_shared(j->dev, &mem,
@@ -423,21 +419,22 @@ static lt_status get_memory(job *j)
     j->v = (lti_word *)(void *)(at + block_bytes + rel_bytes + k_bytes);
 
     const size_t nrb = (size_t)((BLOCK_ROWS + isa->rows - 1) / isa->rows);
-    j->q_bytes = up(nrb * (size_t)(j->head_words * isa->q_stride) * sizeof(lti_word), 64);
-    j->o_bytes = up(nrb * (size_t)(j->out_panels * isa->rows * isa->keys) * sizeof(float), 64);
-    j->s_bytes = up((size_t)isa->rows * LTI_ATTN_LD * sizeof(float), 64);
+    j->q_bytes = lti_round_up(nrb * (size_t)(j->head_words * isa->q_stride) * sizeof(lti_word), 64);
+    j->o_bytes =
+        lti_round_up(nrb * (size_t)(j->out_panels * isa->rows * isa->keys) * sizeof(float), 64);
+    j->s_bytes = lti_round_up((size_t)isa->rows * LTI_ATTN_LD * sizeof(float), 64);
     j->p_bytes = isa->pairs ? j->s_bytes : 0;
-    j->st_bytes = up(nrb * sizeof(lti_attn_rows), 64);
+    j->st_bytes = lti_round_up(nrb * sizeof(lti_attn_rows), 64);
     const size_t turn = a->k_rope ? (size_t)(isa->keys * a->head_dim) * sizeof(float) : 0;
     const size_t own = (size_t)(LTI_ATTN_STEP * j->head_words + isa->keys) * sizeof(lti_word);
-    const size_t work = up(2 * sizeof(step), 64) + j->q_bytes + j->o_bytes + j->s_bytes +
+    const size_t work = lti_round_up(2 * sizeof(step), 64) + j->q_bytes + j->o_bytes + j->s_bytes +
                         j->p_bytes + j->st_bytes + own;
     return lti_scratch_reserve(j->dev, work > turn ? work : turn);
 }
 
 static lt_status attention(lt_dev *dev, const lt_attention_args *a, const lti_attn_isa *isa)
 {
-    LT_TRY(lti_attention_check(dev, a));
+    LT_TRY(lti_check_attention(dev, a));
     const int64_t word_items = isa->pairs ? 2 : 1, keys = isa->keys;
     job j = {.dev = dev, .a = a, .isa = isa, .cols = (int64_t)a->heads * a->head_dim};
     j.scale = fabsf(a->scale) * LOG2E;
@@ -447,7 +444,8 @@ static lt_status attention(lt_dev *dev, const lt_attention_args *a, const lti_at
     j.out_panels = (a->head_dim + keys - 1) / keys;
     j.k_words = j.key_panels * j.head_words * keys;
     j.v_words = j.out_panels * j.key_words * keys;
-    j.rel_items = a->rel_bias ? (int64_t)up((size_t)(a->lq + a->lk) + 2 * REL_PAD, 16) : 0;
+    j.rel_items =
+        a->rel_bias ? (int64_t)lti_round_up((size_t)(a->lq + a->lk) + 2 * REL_PAD, 16) : 0;
     j.nblocks = cut_blocks(a->plan, isa->rows, NULL);
     j.pack_tasks = (a->lk + PACK_KEYS - 1) / PACK_KEYS;
     LT_TRY(get_memory(&j));

@@ -58,7 +58,7 @@ static void attend_row(const lt_attention_args *a, const lt_run *runs, int nruns
 
 lt_status lti_attention_ref(lt_dev *dev, const lt_attention_args *a)
 {
-    LT_TRY(lti_attention_check(dev, a));
+    LT_TRY(lti_check_attention(dev, a));
     const lt_attn_plan *p = a->plan;
     for (int h = 0; h < a->heads; h++) {
         const int g = p->group_of_head ? p->group_of_head[h] : 0;

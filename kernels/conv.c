@@ -2,17 +2,6 @@
  * changes no bit: they would add zeros. */
 #include "kernels/gemm.h"
 
-static int64_t row_elements(const lt_image *im)
-{
-    return ((int64_t)im->w + 2 * im->border) * im->c;
-}
-
-/* Element of pixel (y, x). */
-static int64_t pixel(const lt_image *im, int64_t y, int64_t x)
-{
-    return (y + im->border) * row_elements(im) + (x + im->border) * im->c;
-}
-
 /* Three neighbours in a row at a time, all from the same column on? Then the weight's triple serves, if it has one. */
 static void take_triple(lti_gemm *g)
 {
@@ -38,18 +27,18 @@ lt_status lti_conv_gemm(lt_dev *dev, const lt_conv_args *a)
     const int64_t step = a->out_step ? a->out_step : 1;
     lti_gemm g = {
         .w = a->w,
-        .in_row = row_elements(&a->in),
+        .in_row = lti_image_ld(&a->in),
         .in_px = a->in.c,
         .in_step = a->in_step ? a->in_step : 1,
         .rows = a->rows,
         .cols = a->cols,
         .out_type = a->out.dtype,
-        .out_row = step * row_elements(&a->out),
+        .out_row = step * lti_image_ld(&a->out),
         .out_px = step * a->out.c,
-        .res_row = step * row_elements(&a->residual),
+        .res_row = step * lti_image_ld(&a->residual),
         .res_px = step * a->residual.c,
     };
-    const int64_t first = pixel(&a->in, 0, 0) * (int64_t)lt_dtype_size(a->in.dtype);
+    const int64_t first = lti_image_at(&a->in, 0, 0) * (int64_t)lt_dtype_size(a->in.dtype);
     for (int f = 0; f < 3; f++)
         if (a->frame[f]) g.frame[f] = (const char *)a->frame[f] + first;
     for (int i = 0; i < a->ntaps; i++) {
@@ -59,8 +48,8 @@ lt_status lti_conv_gemm(lt_dev *dev, const lt_conv_args *a)
     }
     if (g.ntaps % 3 == 0) take_triple(&g);
     g.out = (char *)a->out.data +
-            pixel(&a->out, a->out_y, a->out_x) * (int64_t)lt_dtype_size(a->out.dtype);
+            lti_image_at(&a->out, a->out_y, a->out_x) * (int64_t)lt_dtype_size(a->out.dtype);
     if (a->residual.data)
-        g.res = (const float *)a->residual.data + pixel(&a->residual, a->out_y, a->out_x);
+        g.res = (const float *)a->residual.data + lti_image_at(&a->residual, a->out_y, a->out_x);
     return lti_gemm_run(dev, &g);
 }

@@ -3,11 +3,6 @@
 
 #include <stdlib.h>
 
-static int64_t pixel(const lt_image *im, int64_t y, int64_t x)
-{
-    return ((y + im->border) * (im->w + 2 * im->border) + x + im->border) * im->c;
-}
-
 static double sum_at(const lt_conv_args *a, const float *column, int64_t y, int64_t x)
 {
     const int64_t step = a->in_step ? a->in_step : 1;
@@ -16,7 +11,7 @@ static double sum_at(const lt_conv_args *a, const float *column, int64_t y, int6
         const lt_tap t = a->tap[i];
         const void *frame = a->frame[t.frame];
         if (!frame) continue;
-        const int64_t at = pixel(&a->in, step * y + t.dy, step * x + t.dx);
+        const int64_t at = lti_image_at(&a->in, step * y + t.dy, step * x + t.dx);
         for (int64_t k = 0; k < a->w->in; k++)
             sum += (double)lti_get(frame, a->in.dtype, at + k) * (double)column[k * a->ntaps + i];
     }
@@ -38,8 +33,9 @@ lt_status lti_conv_ref(lt_dev *dev, const lt_conv_args *a)
                 const int64_t oy = step * y + a->out_y, ox = step * x + a->out_x;
                 double v = (double)a->w->bias[n] + sum_at(a, column, y, x);
                 if (a->residual.data)
-                    v += (double)((const float *)a->residual.data)[pixel(&a->residual, oy, ox) + n];
-                lti_put(a->out.data, a->out.dtype, pixel(&a->out, oy, ox) + n, (float)v);
+                    v += (double)((const float *)
+                                      a->residual.data)[lti_image_at(&a->residual, oy, ox) + n];
+                lti_put(a->out.data, a->out.dtype, lti_image_at(&a->out, oy, ox) + n, (float)v);
             }
     }
     free(column);

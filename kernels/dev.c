@@ -173,22 +173,17 @@ static void count(lt_dev *d, lt_tag tag, uint64_t bytes, bool add)
     if (m->live_total > m->peak_total) m->peak_total = m->live_total;
 }
 
-static size_t round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 enum { HUGE_PAGE = 2 << 20 };
 
 /* Large blocks have pages of their own, so that free gives them back to the system at once, aligned so that the
  * system can use huge ones. */
 static bool map_huge(block *b)
 {
-    b->mapped = round_up(b->bytes, HUGE_PAGE);
+    b->mapped = lti_round_up(b->bytes, HUGE_PAGE);
     char *p = mmap(NULL, b->mapped + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                    -1, 0);
     if (p == MAP_FAILED) return false;
-    const size_t before = round_up((uintptr_t)p, HUGE_PAGE) - (uintptr_t)p;
+    const size_t before = lti_round_up((uintptr_t)p, HUGE_PAGE) - (uintptr_t)p;
     if (before) (void)munmap(p, before);
     (void)munmap(p + before + b->mapped, HUGE_PAGE - before);
     (void)madvise(p + before, b->mapped, MADV_HUGEPAGE);
@@ -200,8 +195,8 @@ static bool map_huge(block *b)
  * reads or writes past the end is stopped too. */
 static bool map_guarded(block *b, bool open)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = round_up(b->bytes, 64);
-    b->mapped = round_up(size, page) + page;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = lti_round_up(b->bytes, 64);
+    b->mapped = lti_round_up(size, page) + page;
     b->map = mmap(NULL, b->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b->map == MAP_FAILED) return false;
     b->ptr = (char *)b->map + (b->mapped - page - size);
@@ -214,7 +209,7 @@ static bool get_pages(lt_dev *d, block *b)
 {
     if (d->guard) return map_guarded(b, d->depth > 0);
     if (b->bytes >= HUGE_PAGE) return map_huge(b);
-    b->ptr = aligned_alloc(64, round_up(b->bytes, 64));
+    b->ptr = aligned_alloc(64, lti_round_up(b->bytes, 64));
     return b->ptr != NULL;
 }
 

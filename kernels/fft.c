@@ -10,16 +10,11 @@ typedef struct job {
     size_t row_bytes, column_bytes, line_bytes; /* of scratch, in this order */
 } job;
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) & ~(size_t)63;
-}
-
 static size_t table_bytes(int32_t n)
 {
     size_t bytes = 0;
     kiss_fft_alloc(n, 0, NULL, &bytes); /* says how much it wants */
-    return aligned(bytes);
+    return lt_arena_need(bytes);
 }
 
 static void transform(void *arg, int64_t p, int thread)
@@ -50,7 +45,7 @@ static lt_status fft2_cpu(lt_dev *dev, const lt_fft2_args *a)
     LT_TRY(lti_check_fft2(dev, a));
     const int32_t longest = a->h > a->w ? a->h : a->w;
     job j = {a, dev, table_bytes(a->w), table_bytes(a->h),
-             aligned((size_t)longest * sizeof(kiss_fft_cpx))};
+             lt_arena_need((size_t)longest * sizeof(kiss_fft_cpx))};
     LT_TRY(lti_scratch_reserve(dev, j.row_bytes + j.column_bytes + j.line_bytes));
     lti_parallel(dev, a->planes, transform, &j);
     return LT_OK;

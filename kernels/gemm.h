@@ -156,7 +156,9 @@ lt_conv_fn lti_conv_gemm;     /* conv.c */
 LT_MUST_USE lt_status lti_check_linear(lt_dev *dev, const lt_linear_args *a);
 LT_MUST_USE lt_status lti_check_conv(lt_dev *dev, const lt_conv_args *a);
 
-/* One column of weights as f32, element (k, tap) at k * taps + tap: for the references. */
+/* For the references and tests: element (n, k, tap) as f32, after rounding to the compute type; one column of them, element (k, tap)
+ * at k * taps + tap. */
+float lti_weight_at(const lt_weight *w, int64_t n, int64_t k, int tap);
 void lti_weight_column(const lt_weight *w, int64_t n, float *out);
 
 #endif

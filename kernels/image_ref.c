@@ -10,8 +10,7 @@ lt_status lti_channorm_ref(lt_dev *dev, const lt_channorm_args *a)
     const int64_t C = a->x.c;
     for (int64_t y = 0; y < a->x.h; y++)
         for (int64_t x = 0; x < a->x.w; x++) {
-            const int64_t in = lti_image_row(&a->x, y) + x * C,
-                          out = lti_image_row(&a->out, y) + x * C;
+            const int64_t in = lti_image_at(&a->x, y, x), out = lti_image_at(&a->out, y, x);
             double sum = 0;
             for (int64_t c = 0; c < C; c++) {
                 const double v = (double)lti_get(a->x.data, a->x.dtype, in + c);
@@ -21,8 +20,7 @@ lt_status lti_channorm_ref(lt_dev *dev, const lt_channorm_args *a)
             for (int64_t c = 0; c < C; c++) {
                 double v = (double)lti_get(a->x.data, a->x.dtype, in + c) * mul;
                 if (a->gamma) v *= (double)a->gamma[c];
-                if (a->act == LT_ACT_SILU) v = v / (1 + exp(-v));
-                lti_put(a->out.data, a->out.dtype, out + c, (float)v);
+                lti_put(a->out.data, a->out.dtype, out + c, (float)lti_act_ref(a->act, v));
             }
         }
     return LT_OK;
@@ -61,7 +59,7 @@ lt_status lti_latent_image_ref(lt_dev *dev, const lt_latent_image_args *a)
     for (int64_t y = 0; y < a->img.h; y++)
         for (int64_t x = 0; x < a->img.w; x++)
             for (int64_t c = 0; c < a->c; c++) {
-                const int64_t at = lti_image_row(&a->img, y) + x * a->img.c + c;
+                const int64_t at = lti_image_at(&a->img, y, x) + c;
                 float *z = a->z + c * a->channel_stride + y * a->img.w + x;
                 const double mul = (double)a->mul[c], add = (double)a->add[c];
                 if (a->to_latent)
@@ -87,7 +85,7 @@ lt_status lti_rgb8_ref(lt_dev *dev, const lt_rgb8_args *a)
     for (int64_t y = 0; y < a->img.h; y++)
         for (int64_t x = 0; x < a->img.w; x++)
             for (int64_t c = 0; c < 3; c++) {
-                const int64_t at = lti_image_row(&a->img, y) + x * a->img.c + c;
+                const int64_t at = lti_image_at(&a->img, y, x) + c;
                 uint8_t *u = a->rgb + (y * a->img.w + x) * 3 + c;
                 if (a->to_image)
                     lti_put(a->img.data, a->img.dtype, at, (float)*u / 127.5f - 1.0f);

@@ -48,11 +48,14 @@ void lti_kernels_for(lt_kernels *k, lti_isa isa);        /* all of them: table.c
 #define LTI_REF_DECLARE(name) lt_##name##_fn lti_##name##_ref;
 LT_OP_MAP(LTI_REF_DECLARE)
 #undef LTI_REF_DECLARE
+double lti_act_ref(lt_act act, double x);
 
-/* Weights as the references read them: element (n, k, tap) as f32 (after rounding to the compute type), bias [N]. */
-float lti_weight_at(const lt_weight *w, int64_t n, int64_t k, int tap);
-const float *lti_weight_bias(const lt_weight *w); /* [N]; zeros when there is none */
-int lti_weight_taps(const lt_weight *w);
+/* Checks of what several operations take; the message begins with the name of the operation. LT_ERR_DTYPE: neither f32 nor bf16;
+ * LT_ERR_SHAPE: fewer than cols from row to row; rotary pairs that are not a head; LT_ERR_ARG: something is NULL. */
+LT_MUST_USE lt_status lti_check_mat(lt_dev *dev, const char *op, const char *name, const lt_mat *m,
+                                    int64_t rows, int64_t cols);
+LT_MUST_USE lt_status lti_check_rope(lt_dev *dev, const char *op, const lt_rope *rope, int64_t rows,
+                                     int head_dim);
 
 /* f32 <-> bf16 bits, round to nearest even, NaN stays NaN. */
 static inline float lti_bf16_to_f32(uint16_t b)
@@ -92,9 +95,23 @@ static inline const float *lti_rope_at(const lt_rope *rope, int64_t r, int32_t j
         j -= rope->pairs[axis++];
     return rope->table[axis] + ((int64_t)rope->pos[3 * r + axis] * rope->pairs[axis] + j) * 2;
 }
+/* Elements from row to row of a bordered picture, and the first element of its pixel (y, x). */
+static inline int64_t lti_image_ld(const lt_image *im)
+{
+    return ((int64_t)im->w + 2 * (int64_t)im->border) * im->c;
+}
+static inline int64_t lti_image_at(const lt_image *im, int64_t y, int64_t x)
+{
+    return (y + im->border) * lti_image_ld(im) + (x + im->border) * im->c;
+}
 static inline int64_t lti_ld(const lt_mat *m, int64_t cols)
 {
     return m->ld ? m->ld : cols;
+}
+/* The next multiple of `to`. */
+static inline size_t lti_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
 }
 static inline int64_t lti_min64(int64_t a, int64_t b)
 {

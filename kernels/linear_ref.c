@@ -1,22 +1,7 @@
 /* linear_ref.c: the definition of lt_linear: plain loops, f64 sums. */
 #include "kernels/gemm.h"
 
-#include <math.h>
 #include <stdlib.h>
-
-static double act(lt_act kind, double y)
-{
-    switch (kind) {
-    case LT_ACT_SILU:
-        return y / (1 + exp(-y));
-    case LT_ACT_GELU_TANH:
-        return 0.5 * y * (1 + tanh(0.7978845608028654 * (y + 0.044715 * y * y * y)));
-    case LT_ACT_GELU_ERF:
-        return 0.5 * y * (1 + erf(y * 0.7071067811865476));
-    default:
-        return y;
-    }
-}
 
 static void put(const lt_linear_args *a, int64_t m, int64_t n, double y)
 {
@@ -44,7 +29,7 @@ lt_status lti_linear_ref(lt_dev *dev, const lt_linear_args *a)
             double sum = (double)w->bias[n];
             for (int64_t k = 0; k < w->in; k++)
                 sum += (double)lti_get(a->x.data, a->x.dtype, m * ldx + k) * (double)column[k];
-            put(a, m, n, act(a->act, sum));
+            put(a, m, n, lti_act_ref(a->act, sum));
         }
     }
     free(column);

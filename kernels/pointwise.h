@@ -74,11 +74,4 @@ static inline int64_t lti_channel_stride(const lt_patch_args *a)
     return a->channel_stride ? a->channel_stride : (int64_t)a->frames * a->h * a->w;
 }
 
-/* First element of pixel (y, 0) of a bordered picture. */
-static inline int64_t lti_image_row(const lt_image *im, int64_t y)
-{
-    const int64_t width = (int64_t)im->w + 2 * im->border;
-    return ((y + im->border) * width + im->border) * im->c;
-}
-
 #endif

@@ -9,8 +9,8 @@ static lt_status bad(lt_dev *dev, lt_status s, const char *op, const char *what,
     return lti_fail(lt_dev_ctx(dev), s, "%s: %s %" PRId64, op, what, value);
 }
 
-static lt_status check_mat(lt_dev *dev, const char *op, const char *name, const lt_mat *m,
-                           int64_t rows, int64_t cols)
+lt_status lti_check_mat(lt_dev *dev, const char *op, const char *name, const lt_mat *m,
+                        int64_t rows, int64_t cols)
 {
     lt_ctx *ctx = lt_dev_ctx(dev);
     if (m->dtype != LT_F32 && m->dtype != LT_BF16)
@@ -30,6 +30,32 @@ static lt_status check_size(lt_dev *dev, const char *op, int64_t rows, int64_t c
     return LT_OK;
 }
 
+static lt_status check_heads(lt_dev *dev, const char *op, int heads, int head_dim)
+{
+    if (heads < 1) return bad(dev, LT_ERR_SHAPE, op, "heads", heads);
+    if (head_dim < 1 || head_dim > LTI_MAX_HEAD_DIM)
+        return bad(dev, LT_ERR_SHAPE, op, "head_dim", head_dim);
+    return LT_OK;
+}
+
+lt_status lti_check_rope(lt_dev *dev, const char *op, const lt_rope *rope, int64_t rows,
+                         int head_dim)
+{
+    lt_ctx *ctx = lt_dev_ctx(dev);
+    int64_t pairs = 0;
+    for (int i = 0; i < 3; i++) {
+        if (rope->pairs[i] < 0 || (rope->pairs[i] && !rope->table[i]))
+            return lti_fail(ctx, LT_ERR_ARG, "%s: %d rotary pairs on axis %d%s", op, rope->pairs[i],
+                            i, rope->table[i] ? "" : ", no table");
+        pairs += rope->pairs[i];
+    }
+    if (2 * pairs != head_dim)
+        return lti_fail(ctx, LT_ERR_SHAPE, "%s: %" PRId64 " rotary pairs for head_dim %d", op,
+                        pairs, head_dim);
+    if (rows && !rope->pos) return lti_fail(ctx, LT_ERR_ARG, "%s: rope without positions", op);
+    return LT_OK;
+}
+
 static lt_status check_image(lt_dev *dev, const char *op, const char *name, const lt_image *im)
 {
     lt_ctx *ctx = lt_dev_ctx(dev);
@@ -46,15 +72,15 @@ static lt_status check_image(lt_dev *dev, const char *op, const char *name, cons
 lt_status lti_check_convert(lt_dev *dev, const lt_convert_args *a)
 {
     LT_TRY(check_size(dev, "convert", a->rows, a->cols));
-    LT_TRY(check_mat(dev, "convert", "out", &a->out, a->rows, a->cols));
-    return check_mat(dev, "convert", "x", &a->x, a->rows, a->cols);
+    LT_TRY(lti_check_mat(dev, "convert", "out", &a->out, a->rows, a->cols));
+    return lti_check_mat(dev, "convert", "x", &a->x, a->rows, a->cols);
 }
 
 lt_status lti_check_norm(lt_dev *dev, const lt_norm_args *a)
 {
     LT_TRY(check_size(dev, "norm", a->rows, a->cols));
-    LT_TRY(check_mat(dev, "norm", "out", &a->out, a->rows, a->cols));
-    LT_TRY(check_mat(dev, "norm", "x", &a->x, a->rows, a->cols));
+    LT_TRY(lti_check_mat(dev, "norm", "out", &a->out, a->rows, a->cols));
+    LT_TRY(lti_check_mat(dev, "norm", "x", &a->x, a->rows, a->cols));
     if (a->x.dtype != LT_F32)
         return lti_fail(lt_dev_ctx(dev), LT_ERR_DTYPE, "norm: x has type bf16, not f32");
     if (a->kind != LT_NORM_LAYER && a->kind != LT_NORM_RMS)
@@ -68,28 +94,12 @@ lt_status lti_check_norm(lt_dev *dev, const lt_norm_args *a)
 
 lt_status lti_check_qknorm(lt_dev *dev, const lt_qknorm_args *a)
 {
-    if (a->heads < 1) return bad(dev, LT_ERR_SHAPE, "qknorm", "heads", a->heads);
-    if (a->head_dim < 1) return bad(dev, LT_ERR_SHAPE, "qknorm", "head_dim", a->head_dim);
-    if (a->head_dim > LTI_MAX_HEAD_DIM)
-        return bad(dev, LT_ERR_SHAPE, "qknorm", "head_dim", a->head_dim);
+    LT_TRY(check_heads(dev, "qknorm", a->heads, a->head_dim));
     const int64_t cols = (int64_t)a->heads * a->head_dim;
     LT_TRY(check_size(dev, "qknorm", a->rows, cols));
-    LT_TRY(check_mat(dev, "qknorm", "out", &a->out, a->rows, cols));
-    LT_TRY(check_mat(dev, "qknorm", "x", &a->x, a->rows, cols));
-    if (!a->rope) return LT_OK;
-    int64_t pairs = 0;
-    for (int i = 0; i < 3; i++) {
-        if (a->rope->pairs[i] < 0 || (a->rope->pairs[i] && !a->rope->table[i]))
-            return bad(dev, LT_ERR_ARG, "qknorm", "rope axis without a table, pairs",
-                       a->rope->pairs[i]);
-        pairs += a->rope->pairs[i];
-    }
-    if (2 * pairs != a->head_dim)
-        return lti_fail(lt_dev_ctx(dev), LT_ERR_SHAPE,
-                        "qknorm: %" PRId64 " rotary pairs for head_dim %d", pairs, a->head_dim);
-    if (a->rows && !a->rope->pos)
-        return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "qknorm: rope without positions");
-    return LT_OK;
+    LT_TRY(lti_check_mat(dev, "qknorm", "out", &a->out, a->rows, cols));
+    LT_TRY(lti_check_mat(dev, "qknorm", "x", &a->x, a->rows, cols));
+    return a->rope ? lti_check_rope(dev, "qknorm", a->rope, a->rows, a->head_dim) : LT_OK;
 }
 
 lt_status lti_check_channorm(lt_dev *dev, const lt_channorm_args *a)
@@ -118,14 +128,14 @@ lt_status lti_check_lincomb(lt_dev *dev, const lt_lincomb_args *a)
 lt_status lti_check_map(lt_dev *dev, const lt_map_args *a)
 {
     LT_TRY(check_size(dev, "map", a->rows, a->cols));
-    LT_TRY(check_mat(dev, "map", "out", &a->out, a->rows, a->cols));
-    LT_TRY(check_mat(dev, "map", "x", &a->x, a->rows, a->cols));
+    LT_TRY(lti_check_mat(dev, "map", "out", &a->out, a->rows, a->cols));
+    LT_TRY(lti_check_mat(dev, "map", "x", &a->x, a->rows, a->cols));
     if (a->act < LT_ACT_NONE || a->act > LT_ACT_GELU_ERF)
         return bad(dev, LT_ERR_ARG, "map", "act", a->act);
     if (!a->y.data) return LT_OK;
     if (a->y_rows != 0 && a->y_rows != 1 && a->y_rows != a->rows)
         return bad(dev, LT_ERR_SHAPE, "map", "y_rows", a->y_rows);
-    return check_mat(dev, "map", "y", &a->y, a->rows, a->cols);
+    return lti_check_mat(dev, "map", "y", &a->y, a->rows, a->cols);
 }
 
 lt_status lti_check_patch(lt_dev *dev, const lt_patch_args *a)
@@ -136,7 +146,7 @@ lt_status lti_check_patch(lt_dev *dev, const lt_patch_args *a)
                         a->frames, a->w, a->h, a->p);
     if (a->frames == 0 || a->h == 0 || a->w == 0) return LT_OK;
     if (!a->latent) return lti_fail(ctx, LT_ERR_ARG, "patch: latent is NULL");
-    return check_mat(dev, "patch", "tokens", &a->tokens, 1, (int64_t)a->c * a->p * a->p);
+    return lti_check_mat(dev, "patch", "tokens", &a->tokens, 1, (int64_t)a->c * a->p * a->p);
 }
 
 lt_status lti_check_noise(lt_dev *dev, const lt_noise_args *a)
@@ -173,29 +183,15 @@ lt_status lti_check_stats(lt_dev *dev, const lt_stats_args *a)
     return LT_OK;
 }
 
-static lt_status check_heads(lt_dev *dev, const char *op, int heads, int head_dim)
-{
-    if (heads < 1) return bad(dev, LT_ERR_SHAPE, op, "heads", heads);
-    if (head_dim < 1 || head_dim > LTI_MAX_HEAD_DIM)
-        return bad(dev, LT_ERR_SHAPE, op, "head_dim", head_dim);
-    return LT_OK;
-}
-
 lt_status lti_check_tilemean(lt_dev *dev, const lt_tilemean_args *a)
 {
     LT_TRY(check_heads(dev, "tilemean", a->heads, a->head_dim));
     const int64_t cols = (int64_t)a->heads * a->head_dim;
     LT_TRY(check_size(dev, "tilemean", a->tiles, cols));
-    LT_TRY(check_mat(dev, "tilemean", "out", &a->out, a->tiles, cols));
-    LT_TRY(check_mat(dev, "tilemean", "x", &a->x, a->tiles, cols));
+    LT_TRY(lti_check_mat(dev, "tilemean", "out", &a->out, a->tiles, cols));
+    LT_TRY(lti_check_mat(dev, "tilemean", "x", &a->x, a->tiles, cols));
     if (a->tiles && !a->off) return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "tilemean: off is NULL");
-    if (!a->rope) return LT_OK;
-    const int32_t *p = a->rope->pairs;
-    if (2 * ((int64_t)p[0] + p[1] + p[2]) != a->head_dim || !a->rope->pos)
-        return lti_fail(lt_dev_ctx(dev), LT_ERR_SHAPE,
-                        "tilemean: rotary pairs %d, %d, %d for head_dim %d%s", p[0], p[1], p[2],
-                        a->head_dim, a->rope->pos ? "" : ", no positions");
-    return LT_OK;
+    return a->rope ? lti_check_rope(dev, "tilemean", a->rope, a->tiles, a->head_dim) : LT_OK;
 }
 
 lt_status lti_check_tilescore(lt_dev *dev, const lt_tilescore_args *a)
@@ -204,8 +200,8 @@ lt_status lti_check_tilescore(lt_dev *dev, const lt_tilescore_args *a)
     const int64_t cols = (int64_t)a->heads * a->head_dim;
     if (a->lq < 0) return bad(dev, LT_ERR_SHAPE, "tilescore", "lq", a->lq);
     if (a->lk < 0) return bad(dev, LT_ERR_SHAPE, "tilescore", "lk", a->lk);
-    LT_TRY(check_mat(dev, "tilescore", "q", &a->q, a->lq, cols));
-    LT_TRY(check_mat(dev, "tilescore", "k", &a->k, a->lk, cols));
+    LT_TRY(lti_check_mat(dev, "tilescore", "q", &a->q, a->lq, cols));
+    LT_TRY(lti_check_mat(dev, "tilescore", "k", &a->k, a->lk, cols));
     if (a->q.dtype != LT_F32 || a->k.dtype != LT_F32)
         return lti_fail(lt_dev_ctx(dev), LT_ERR_DTYPE, "tilescore: q and k must be f32");
     if (a->lq && a->lk && !a->out)
@@ -218,8 +214,8 @@ lt_status lti_check_merge(lt_dev *dev, const lt_merge_args *a)
     LT_TRY(check_heads(dev, "merge", a->heads, a->head_dim));
     const int64_t cols = (int64_t)a->heads * a->head_dim;
     LT_TRY(check_size(dev, "merge", a->rows, cols));
-    LT_TRY(check_mat(dev, "merge", "out", &a->out, a->rows, cols));
-    LT_TRY(check_mat(dev, "merge", "x", &a->x, a->rows, cols));
+    LT_TRY(lti_check_mat(dev, "merge", "out", &a->out, a->rows, cols));
+    LT_TRY(lti_check_mat(dev, "merge", "x", &a->x, a->rows, cols));
     if (a->rows && (!a->lse || !a->x_lse))
         return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG, "merge: lse or x_lse is NULL");
     return LT_OK;

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static double act_ref(lt_act act, double x)
+double lti_act_ref(lt_act act, double x)
 {
     switch (act) {
     case LT_ACT_SILU:
@@ -104,7 +104,7 @@ lt_status lti_map_ref(lt_dev *dev, const lt_map_args *a)
     const int64_t ldy = a->y_rows == 1 ? 0 : lti_ld(&a->y, C);
     for (int64_t r = 0; r < a->rows; r++)
         for (int64_t c = 0; c < C; c++) {
-            double v = act_ref(a->act, (double)lti_get(a->x.data, a->x.dtype, r * ldx + c));
+            double v = lti_act_ref(a->act, (double)lti_get(a->x.data, a->x.dtype, r * ldx + c));
             if (a->y.data) {
                 const double y = (double)lti_get(a->y.data, a->y.dtype, r * ldy + c);
                 v = a->add ? v + y : v * y;

@@ -239,7 +239,7 @@ static void channorm_span(const void *args, int64_t begin, int64_t end)
     for (int i = 0; i < VL; i++)
         scale[i] = 1;
     for (int64_t y = begin; y < end; y++) {
-        int64_t in = lti_image_row(&a->x, y), out = lti_image_row(&a->out, y);
+        int64_t in = lti_image_at(&a->x, y, 0), out = lti_image_at(&a->out, y, 0);
         for (int64_t x = 0; x < a->x.w; x += VL) {
             const int64_t n = lti_min64(VL, a->x.w - x);
             if (a->gamma) channorm_scales(a, in, n, scale);
@@ -257,7 +257,7 @@ static void latent_image_span(const void *args, int64_t begin, int64_t end)
         for (int32_t c = 0; c < a->c; c++) {
             const float mul = a->mul[c], add = a->add[c];
             float *z = a->z + c * a->channel_stride + y * a->img.w;
-            int64_t at = lti_image_row(&a->img, y) + c;
+            int64_t at = lti_image_at(&a->img, y, 0) + c;
             for (int32_t x = 0; x < a->img.w; x++, at += a->img.c)
                 if (a->to_latent)
                     z[x] = lti_get(a->img.data, a->img.dtype, at) * mul + add;
@@ -280,7 +280,7 @@ static void rgb8_span(const void *args, int64_t begin, int64_t end)
     const int64_t w = a->img.w, step = a->img.c;
     for (int64_t y = begin; y < end; y++) {
         uint8_t *u = a->rgb + y * w * 3;
-        const int64_t at = lti_image_row(&a->img, y);
+        const int64_t at = lti_image_at(&a->img, y, 0);
         if (!a->to_image && a->img.dtype == LT_F32 &&
             step == 3) { /* the decoder's frames: one run */
             const float *p = (const float *)a->img.data + at;
@@ -470,7 +470,7 @@ static void noise_span(const void *args, int64_t begin, int64_t end)
     }
 }
 
-/* ---- stats: one block of at most LTI_STATS_BLOCK elements into a partial result ---- */
+/* ---- stats: one block of elements (pointwise.c: STATS_BLOCK) into a partial result ---- */
 
 static void stats_element(lti_stats_part *part, float v)
 {

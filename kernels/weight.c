@@ -272,16 +272,6 @@ size_t lt_weight_bytes(const lt_weight *w)
     return w->bytes;
 }
 
-int lti_weight_taps(const lt_weight *w)
-{
-    return w->taps;
-}
-
-const float *lti_weight_bias(const lt_weight *w)
-{
-    return w->bias;
-}
-
 float lti_weight_at(const lt_weight *w, int64_t n, int64_t k, int tap)
 {
     return lti_get(w->data, w->compute, element(w, n, k, tap));

@@ -154,6 +154,16 @@ static void wrong_arguments_are_refused(void **state)
         f, LT_ERR_ARG, "qknorm: rope without positions",
         lt_qknorm(d, &(lt_qknorm_args){
                          .out = ok, .x = ok, .rows = 1, .heads = 1, .head_dim = 2, .rope = &rope}));
+    const lt_rope bare = {.pairs = {1, 0, 0}, .pos = (const int32_t *)x},
+                  less = {.pairs = {-1, 2, 0}, .table = {x, x}, .pos = (const int32_t *)x};
+    const int32_t off[] = {0, 1};
+    lt_tilemean_args mean = {.out = ok, .x = ok, .off = off, .tiles = 1, .heads = 1, .head_dim = 2};
+    mean.rope = &bare;
+    REFUSED(f, LT_ERR_ARG, "tilemean: 1 rotary pairs on axis 0, no table", lt_tilemean(d, &mean));
+    mean.rope = &less;
+    REFUSED(f, LT_ERR_ARG, "tilemean: -1 rotary pairs on axis 0", lt_tilemean(d, &mean));
+    mean.rope = &rope;
+    REFUSED(f, LT_ERR_ARG, "tilemean: rope without positions", lt_tilemean(d, &mean));
     REFUSED(f, LT_ERR_SHAPE, "channorm: x is 2x2x4, out is 2x2x2",
             lt_channorm(d, &(lt_channorm_args){.out = two, .x = img}));
     REFUSED(f, LT_ERR_ARG, "lincomb: terms 7",

@@ -1,5 +1,5 @@
 /* Packed weights: every element is where the kernels look for it, from every file type at any alignment; faults. */
-#include "kernels/internal.h"
+#include "kernels/gemm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,12 +90,12 @@ static void check_elements(bench *b, int64_t out, int64_t in, int taps, lt_dtype
     assert_int_equal(lt_weight_create(&w, b->dev, &opt), LT_OK);
     assert_int_equal(lt_weight_out(w), out);
     assert_int_equal(lt_weight_in(w), in);
-    assert_int_equal(lti_weight_taps(w), taps);
+    assert_int_equal(w->taps, taps);
     assert_int_equal(lt_weight_compute(w), compute);
     assert_true(lt_weight_bytes(w) >= (size_t)(out * in * taps) * lt_dtype_size(compute));
     for (int64_t n = 0; n < out; n++) {
         const float want = n < first_rows ? 0.0f : value(5 + n - first_rows);
-        assert_float_equal(lti_weight_bias(w)[n], want, 0);
+        assert_float_equal(w->bias[n], want, 0);
         for (int64_t k = 0; k < in; k++)
             for (int tap = 0; tap < taps; tap++)
                 assert_float_equal(lti_weight_at(w, n, k, tap), value((n * in + k) * taps + tap),
