@@ -1,8 +1,8 @@
 /* cache_policy.c: the published ways of bounding a cache, as parameters, and their text form. */
 #include "attention/attention.h"
+#include "attention/words.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include <float.h>
 #include <string.h>
 
 enum { MAX_FRAMES = 4096 };
@@ -53,92 +53,81 @@ lt_status lt_cache_policy_check(lt_ctx *ctx, const lt_cache_policy *p)
     return LT_OK;
 }
 
-static bool same(const char *word, size_t len, const char *name)
+typedef lti_word_text word;
+
+/* What is out of range is for lt_cache_policy_check to say. */
+static bool number(word w, double *out)
 {
-    return strlen(name) == len && !memcmp(word, name, len);
+    return lti_read_number(w, -DBL_MAX, DBL_MAX, out);
 }
 
-/* The number that fills all of `word`. */
-static bool number(const char *word, size_t len, double *out)
+static bool count(word w, int32_t *out)
 {
-    char copy[32], *end;
-    if (len == 0 || len >= sizeof copy) return false;
-    memcpy(copy, word, len);
-    copy[len] = 0;
-    *out = strtod(copy, &end);
-    return *end == 0 && isfinite(*out);
-}
-
-static bool count(const char *word, size_t len, int32_t *out)
-{
-    double v;
-    if (!number(word, len, &v) || v != floor(v) || fabs(v) > MAX_FRAMES) return false;
-    *out = (int32_t)v;
-    return true;
+    return lti_read_whole(w, -MAX_FRAMES, MAX_FRAMES, out);
 }
 
 /* Which of at most three words; -1 for another. */
-static int choice(const char *word, size_t len, const char *const words[3])
+static int choice(word w, const char *const words[3])
 {
     for (int i = 0; i < 3 && words[i]; i++)
-        if (same(word, len, words[i])) return i;
+        if (lti_word_is(w, words[i])) return i;
     return -1;
 }
 
-static bool set(lt_cache_policy *p, const char *key, size_t key_len, const char *v, size_t len)
+static bool set(lt_cache_policy *p, word key, word v)
 {
     static const char *const positions[3] = {"absolute", "relative"},
                              *const sink[3] = {"fixed", "follow"},
                              *const on_prompt[3] = {"recache", "flush", "keep"};
     int c;
-    if (same(key, key_len, "block")) return count(v, len, &p->block);
-    if (same(key, key_len, "window")) return count(v, len, &p->window);
-    if (same(key, key_len, "sink")) return count(v, len, &p->sink);
-    if (same(key, key_len, "bias")) return number(v, len, &p->bias);
-    if (same(key, key_len, "context-time")) return number(v, len, &p->context_time);
-    if (same(key, key_len, "positions")) {
-        c = choice(v, len, positions);
+    if (lti_word_is(key, "block")) return count(v, &p->block);
+    if (lti_word_is(key, "window")) return count(v, &p->window);
+    if (lti_word_is(key, "sink")) return count(v, &p->sink);
+    if (lti_word_is(key, "bias")) return number(v, &p->bias);
+    if (lti_word_is(key, "context-time")) return number(v, &p->context_time);
+    if (lti_word_is(key, "positions")) {
+        c = choice(v, positions);
         p->positions = c == 1 ? LT_CACHE_RELATIVE : LT_CACHE_ABSOLUTE;
         return c >= 0;
     }
-    if (same(key, key_len, "sink-positions")) {
-        c = choice(v, len, sink);
+    if (lti_word_is(key, "sink-positions")) {
+        c = choice(v, sink);
         p->sink_follows = c == 1;
         return c >= 0;
     }
-    if (same(key, key_len, "first")) return count(v, len, &p->first);
-    if (same(key, key_len, "switch")) {
-        c = choice(v, len, on_prompt);
+    if (lti_word_is(key, "first")) return count(v, &p->first);
+    if (lti_word_is(key, "switch")) {
+        c = choice(v, on_prompt);
         p->on_prompt = c < 0 ? p->on_prompt : (lt_cache_switch)c;
         return c >= 0;
     }
     return false;
 }
 
-static lt_status find_preset(lt_cache_policy *out, lt_ctx *ctx, const char *name, size_t len)
+static lt_status find_preset(lt_cache_policy *out, lt_ctx *ctx, word name)
 {
     for (size_t i = 0; i < LT_COUNT(presets); i++)
-        if (same(name, len, presets[i].name)) {
+        if (lti_word_is(name, presets[i].name)) {
             *out = presets[i].policy;
             return LT_OK;
         }
     return lti_fail(ctx, LT_ERR_ARG,
                     "cache: no preset \"%.*s\": there are self-forcing, causvid, longlive, "
                     "longlive-infinity, infinity-rope, infinite-forcing",
-                    (int)(len > 100 ? 100 : len), name);
+                    (int)(name.len > 100 ? 100 : name.len), name.text);
 }
 
 lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx, const char *text)
 {
     *out = presets[0].policy;
     if (!text || !*text) return LT_OK;
-    const size_t name = strcspn(text, ":");
-    LT_TRY(find_preset(out, ctx, text, name));
-    const char *at = text + name;
+    const word name = {text, strcspn(text, ":")};
+    LT_TRY(find_preset(out, ctx, name));
+    const char *at = text + name.len;
     while (*at) {
         at++; /* ':' before the first, ',' before the others */
         const size_t len = strcspn(at, ","), key = strcspn(at, "=");
-        if (key >= len || !set(out, at, key, at + key + 1, len - key - 1))
+        if (key >= len || !set(out, (word){at, key}, (word){at + key + 1, len - key - 1}))
             return lti_fail(
                 ctx, LT_ERR_ARG,
                 "cache: \"%.*s\" is not a key with a value it takes: block, window, sink, "

@@ -1,9 +1,8 @@
 /* methods.c: the table of ways to choose keys, their text form, and how lists of keys are written. */
 #include "attention/methods.h"
+#include "attention/words.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Defaults are the released ones, as far as they are not of one grid alone. */
@@ -62,59 +61,19 @@ const char *lt_sparse_help(int32_t i)
 
 typedef lti_word_text word;
 
-static bool same(word w, const char *name)
-{
-    return strlen(name) == w.len && !memcmp(w.text, name, w.len);
-}
-
-/* The number that fills all of it. */
-static bool number(word w, double low, double high, double *out)
-{
-    char copy[32], *end;
-    if (w.len == 0 || w.len >= sizeof copy) return false;
-    memcpy(copy, w.text, w.len);
-    copy[w.len] = 0;
-    *out = strtod(copy, &end);
-    return *end == 0 && *out >= low && *out <= high;
-}
-
-bool lti_read_whole(word w, int32_t low, int32_t high, int32_t *out)
-{
-    double v;
-    if (!number(w, low, high, &v) || v != floor(v)) return false;
-    *out = (int32_t)v;
-    return true;
-}
-
-/* "FxHxW" */
-static bool box(word w, int32_t out[3])
-{
-    for (int a = 0; a < 3; a++) {
-        const char *x = a < 2 ? memchr(w.text, 'x', w.len) : NULL;
-        const word side = {w.text, x ? (size_t)(x - w.text) : w.len};
-        if ((a < 2 && !x) || !lti_read_whole(side, 1, 4096, &out[a])) return false;
-        w.text += side.len + 1;
-        w.len -= a < 2 ? side.len + 1 : side.len;
-    }
-    return true;
-}
+enum { MOST_LAYERS = 4096, MOST_ROWS = 4096, MOST_BASE = 1 << 20 };
 
 static bool on_off(word w, bool *out)
 {
-    *out = same(w, "on");
-    return *out || same(w, "off");
-}
-
-bool lti_read_odd_box(word w, int32_t out[3])
-{
-    return box(w, out) && out[0] % 2 && out[1] % 2 && out[2] % 2;
+    *out = lti_word_is(w, "on");
+    return *out || lti_word_is(w, "off");
 }
 
 /* The three ways of counting exclude each other; the last one holds. */
 static bool amount(lt_sparse_spec *s, word w, double high, double *out)
 {
     s->keep = s->mass = s->tau = 0;
-    return number(w, 0, high, out) && *out > 0;
+    return lti_read_number(w, 0, high, out) && *out > 0;
 }
 
 static bool path(word w, char out[LT_SPARSE_FILE])
@@ -132,22 +91,22 @@ static const char *const key_forms = "warmup, density, keep, ramp and p take 0..
 
 static bool set_key(lt_sparse_spec *s, word key, word v)
 {
-    if (same(key, "warmup")) return number(v, 0, 1, &s->warmup);
-    if (same(key, "layers")) return lti_read_whole(v, 0, 4096, &s->layers);
-    if (same(key, "tile")) return box(v, s->tile);
-    if (same(key, "window")) return lti_read_odd_box(v, s->window);
-    if (same(key, "rows")) return lti_read_whole(v, 1, 4096, &s->rows);
-    if (same(key, "density")) return number(v, 0, 1, &s->density) && s->density > 0;
-    if (same(key, "decay")) return number(v, 0, 4, &s->decay);
-    if (same(key, "base")) return lti_read_whole(v, 1, 1 << 20, &s->base);
-    if (same(key, "sink")) return on_off(v, &s->sink);
-    if (same(key, "keep")) return amount(s, v, 1, &s->keep);
-    if (same(key, "p")) return amount(s, v, 1, &s->mass);
-    if (same(key, "tau")) return amount(s, v, 10, &s->tau);
-    if (same(key, "ramp")) return number(v, 0, 1, &s->ramp);
-    if (same(key, "file")) return path(v, s->file);
-    if (same(key, "drift")) return number(v, 0, 100, &s->drift);
-    if (same(key, "centroid")) return (s->centroid = v.len == 0);
+    if (lti_word_is(key, "warmup")) return lti_read_number(v, 0, 1, &s->warmup);
+    if (lti_word_is(key, "layers")) return lti_read_whole(v, 0, MOST_LAYERS, &s->layers);
+    if (lti_word_is(key, "tile")) return lti_read_box(v, s->tile);
+    if (lti_word_is(key, "window")) return lti_read_odd_box(v, s->window);
+    if (lti_word_is(key, "rows")) return lti_read_whole(v, 1, MOST_ROWS, &s->rows);
+    if (lti_word_is(key, "density")) return lti_read_number(v, 0, 1, &s->density) && s->density > 0;
+    if (lti_word_is(key, "decay")) return lti_read_number(v, 0, 4, &s->decay);
+    if (lti_word_is(key, "base")) return lti_read_whole(v, 1, MOST_BASE, &s->base);
+    if (lti_word_is(key, "sink")) return on_off(v, &s->sink);
+    if (lti_word_is(key, "keep")) return amount(s, v, 1, &s->keep);
+    if (lti_word_is(key, "p")) return amount(s, v, 1, &s->mass);
+    if (lti_word_is(key, "tau")) return amount(s, v, 10, &s->tau);
+    if (lti_word_is(key, "ramp")) return lti_read_number(v, 0, 1, &s->ramp);
+    if (lti_word_is(key, "file")) return path(v, s->file);
+    if (lti_word_is(key, "drift")) return lti_read_number(v, 0, 100, &s->drift);
+    if (lti_word_is(key, "centroid")) return (s->centroid = v.len == 0);
     return false;
 }
 
@@ -189,7 +148,7 @@ lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text)
     if (!text || !*text) return LT_OK;
     const word name = {text, strcspn(text, ":")};
     int32_t i = 0;
-    while (lti_method_at(i) && !same(name, methods[i].name))
+    while (lti_method_at(i) && !lti_word_is(name, methods[i].name))
         i++;
     if (!lti_method_at(i)) return unknown_method(ctx, name);
     *out = methods[i].defaults;
@@ -209,12 +168,11 @@ lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
     if (!m) return lti_fail(ctx, LT_ERR_ARG, "attention: no method %d", s->method);
     if (!m->list) return LT_OK;
     const bool counts = (s->keep > 0) + (s->mass > 0) + (s->tau > 0) == 1;
-    const bool windows = s->window[0] % 2 && s->window[1] % 2 && s->window[2] % 2;
     const bool good = s->warmup >= 0 && s->warmup <= 1 && s->layers >= 0 && s->rows >= 0 &&
                       s->base >= 0 && s->drift >= 0 && s->decay >= 0 && s->ramp <= 1 &&
                       (m->list != lti_list_topk || counts) &&
                       (s->ramp == 0 || (s->keep > 0 && s->ramp >= s->keep)) &&
-                      (m->list != lti_list_sta || windows) &&
+                      (m->list != lti_list_sta || lti_odd_box(s->window)) &&
                       (m->list != lti_list_svg || (s->density > 0 && s->density <= 1));
     if (!good)
         return lti_fail(ctx, LT_ERR_ARG, "attention: parameters of %s are out of range: %s",

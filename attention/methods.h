@@ -68,14 +68,7 @@ typedef struct lti_method {
 } lti_method;
 const lti_method *lti_method_at(int32_t i); /* NULL behind the last */
 
-/* ---- words of a text ---- */
-
-typedef struct lti_word_text {
-    const char *text;
-    size_t len;
-} lti_word_text;
-bool lti_read_whole(lti_word_text w, int32_t low, int32_t high, int32_t *out);
-bool lti_read_odd_box(lti_word_text w, int32_t out[3]); /* "FxHxW" */
+/* ---- how wide bands are, and which boxes ---- */
 
 /* Half-width of the band of radial attention between frames that are `distance` apart: -1 nothing is read, `frame` all of it. */
 int64_t lti_radial_width(int64_t frame, int64_t distance, double decay, int64_t base);

@@ -5,7 +5,8 @@
  *     5x3x5 3x3x9 5x3x5
  *     7x1x3 5x3x5 3x3x9
  */
-#include "attention/sparse_internal.h"
+#include "attention/attention.h"
+#include "attention/words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ lt_status lt_windows_parse(lt_windows *out, lt_ctx *ctx, const char *text, const
     lti_word_text w = {"", 0};
     *out = (lt_windows){0};
     int32_t layers, heads;
-    if (!next_word(&at, &w) || w.len != 7 || memcmp(w.text, "windows", 7) ||
+    if (!next_word(&at, &w) || !lti_word_is(w, "windows") ||
         !next_number(&at, MOST_LAYERS, &layers) || !next_number(&at, MOST_HEADS, &heads))
         return lti_fail(ctx, LT_ERR_FORMAT, "%s: does not begin with \"windows LAYERS HEADS\"",
                         name);
