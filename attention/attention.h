@@ -1,4 +1,5 @@
-/* attention.h: who may look at whom. Token grid and attention plans.
+/* attention.h: who may look at whom: token grid, attention plans, the key/value cache, tilings, sparse attention. Thread: the owner of
+ * ctx, for every function.
  *
  * Tokens live on a grid of (frame, row, column); token n = (f*H + y)*W + x. A plan lists, for each query tile, the runs of
  * keys it reads (see lt_run, lt_attn_plan in kernels.h). Dense attention is the plan with one run [0, Lk).
@@ -38,7 +39,7 @@ LT_MUST_USE LT_API lt_status lt_plan_check(lt_ctx *ctx, const lt_plan_desc *d);
 
 /* Copies the plan to the device. Errors: LT_ERR_ARG (lt_plan_check), LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_plan_create(lt_plan **out, lt_dev *dev, const lt_plan_desc *d);
-/* Every query row reads every key. */
+/* Every query row reads every key. Errors of this and the next: those of lt_plan_create. */
 LT_MUST_USE LT_API lt_status lt_plan_dense(lt_plan **out, lt_dev *dev, int64_t lq, int64_t lk,
                                            int32_t heads);
 /* Cross-attention on text: `real` distinct rows and one row (index real) that stands for `padding` equal rows: its logit
@@ -55,12 +56,13 @@ LT_API int64_t lt_plan_lq(const lt_plan *plan);
 LT_API int64_t lt_plan_lk(const lt_plan *plan);
 
 /* Rotary tables of Wan for a head size: pairs: width = height = D/2 / 3 (integer), time the rest. Device memory, freed
- * with lt_rope_destroy. positions of each axis: 0 .. max-1 (1024 in Wan). */
+ * with lt_rope_tables_destroy. positions of each axis: 0 .. max-1 (1024 in Wan), table[a] [max[a], pairs[a], 2] as lt_rope has it. */
 typedef struct lt_rope_tables {
     lt_dev *dev;
     float *table[3];
     int32_t pairs[3], max[3];
 } lt_rope_tables;
+/* head_dim even, theta > 1. On failure nothing is held. Errors: LT_ERR_ARG, LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_rope_tables_create(lt_rope_tables *out, lt_dev *dev, int head_dim,
                                                    const int32_t max[3], double theta);
 LT_API void lt_rope_tables_destroy(lt_rope_tables *t);
@@ -120,7 +122,7 @@ typedef struct lt_cache_options {
 } lt_cache_options;
 
 typedef struct lt_cache lt_cache;
-/* Reserves every byte the cache will ever use. Errors: LT_ERR_ARG, LT_ERR_MEM. Thread: owner of ctx, as for all of these. */
+/* Reserves every byte the cache will ever use. Errors: LT_ERR_ARG, LT_ERR_DTYPE, LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_cache_create(lt_cache **out, lt_dev *dev,
                                              const lt_cache_options *opt);
 LT_API void lt_cache_destroy(lt_cache **cache); /* accepts NULL */
@@ -240,7 +242,7 @@ LT_MUST_USE LT_API lt_status lt_windows_read(lt_windows *out, lt_ctx *ctx, const
 LT_API void lt_windows_destroy(lt_windows *w);
 
 /* Looks for such windows while a model runs: planners whose spec has it leave attention dense and compare windows that read at most as
- * many boxes as the spec's. It must outlive them; one runs at a time. */
+ * many boxes as the spec's (64 of them at most). It must outlive them; one runs at a time. */
 typedef struct lt_window_search lt_window_search;
 LT_MUST_USE LT_API lt_status lt_window_search_create(lt_window_search **out, lt_ctx *ctx);
 LT_API void lt_window_search_destroy(lt_window_search **s); /* accepts NULL */
@@ -254,7 +256,8 @@ typedef struct lt_window_choice {
 LT_API const lt_window_choice *lt_window_search_result(lt_window_search *s, int32_t *layers,
                                                        int32_t *heads);
 
-/* Makes and keeps the plans of all layers. Everything is reserved on creation. */
+/* Makes and keeps the plans of all layers. Everything is reserved on creation. Errors of lt_sparse_create: LT_ERR_ARG, LT_ERR_MEM, those of
+ * lt_windows_read; of a call: LT_ERR_SHAPE, LT_ERR_ARG, those of operations. */
 typedef struct lt_sparse lt_sparse;
 typedef struct lt_sparse_options {
     lt_sparse_spec spec;
@@ -267,7 +270,7 @@ typedef struct lt_sparse_options {
 LT_MUST_USE LT_API lt_status lt_sparse_create(lt_sparse **out, lt_dev *dev,
                                               const lt_sparse_options *opt);
 LT_API void lt_sparse_destroy(lt_sparse **s); /* accepts NULL */
-/* Device bytes that lt_sparse_create takes. */
+/* Device bytes that lt_sparse_create takes; 0 for options it would refuse. */
 LT_API uint64_t lt_sparse_bytes(const lt_sparse_options *opt);
 /* Rows that tokens must stand in, [tokens of the grid], host; NULL: as they are. A cache has this order in every frame. */
 LT_API const int32_t *lt_sparse_order(const lt_sparse *s);
@@ -294,7 +297,8 @@ typedef struct lt_sparse_stats {
     double read, all;                   /* query-key pairs, mean over heads, of all calls */
     double sparse_read, sparse_all;     /* of those that were not dense */
     double seconds;                     /* of planning, the stand-ins included */
-    double attention_seconds; /* of the calls and their planning, where whoever makes them counts */
+    double
+        attention_seconds; /* of the calls and their planning: 0 here, whoever makes them may count */
 } lt_sparse_stats;
 LT_API void lt_sparse_get_stats(const lt_sparse *s, lt_sparse_stats *out);
 

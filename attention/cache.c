@@ -68,6 +68,8 @@ static lt_status check_options(lt_ctx *ctx, const lt_cache_options *o, sizes *s)
     if (o->layers < 1 || o->heads < 1 || o->head_dim < 2 || o->head_dim % 2)
         return lti_fail(ctx, LT_ERR_ARG, "cache: %d layers, %d heads of size %d", o->layers,
                         o->heads, o->head_dim);
+    if (o->theta != 0 && !(o->theta > 1))
+        return lti_fail(ctx, LT_ERR_ARG, "cache: theta %g: 0 or above 1", o->theta);
     if (o->rows < 1 || o->cols < 1 || o->rows > 1 << 20 || o->cols > 1 << 20)
         return lti_fail(ctx, LT_ERR_ARG, "cache: frames of %dx%d tokens", o->cols, o->rows);
     if (o->dtype != LT_F32 && o->dtype != LT_BF16)

@@ -60,7 +60,7 @@ lt_status lt_plan_text(lt_plan **out, lt_dev *dev, int64_t lq, int64_t real, int
                        int32_t heads)
 {
     *out = NULL;
-    if (real < 0 || padding < 0 || real + padding < 1 || real >= INT32_MAX)
+    if (real < 0 || padding < 0 || (real == 0 && padding == 0) || real >= INT32_MAX)
         return lti_fail(lt_dev_ctx(dev), LT_ERR_ARG,
                         "plan: a text of %" PRId64 " rows and %" PRId64 " of padding", real,
                         padding);

@@ -162,15 +162,29 @@ lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text)
     return lt_sparse_check(ctx, out);
 }
 
+static bool between(int32_t x, int32_t low, int32_t high)
+{
+    return x >= low && x <= high;
+}
+
+static bool between_all(const int32_t side[3], int32_t low, int32_t high)
+{
+    return between(side[0], low, high) && between(side[1], low, high) &&
+           between(side[2], low, high);
+}
+
 lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
 {
     const lti_method *m = lti_method_at(s->method);
     if (!m) return lti_fail(ctx, LT_ERR_ARG, "attention: no method %d", s->method);
     if (!m->list) return LT_OK;
     const bool counts = (s->keep > 0) + (s->mass > 0) + (s->tau > 0) == 1;
-    const bool good = s->warmup >= 0 && s->warmup <= 1 && s->layers >= 0 && s->rows >= 0 &&
-                      s->base >= 0 && s->drift >= 0 && s->decay >= 0 && s->ramp <= 1 &&
-                      (m->list != lti_list_topk || counts) &&
+    const bool whole = between(s->layers, 0, MOST_LAYERS) && between(s->rows, 0, MOST_ROWS) &&
+                       between(s->base, 0, MOST_BASE);
+    const bool good = whole &&
+                      (between_all(s->tile, 0, 0) || between_all(s->tile, 1, LTI_MOST_SIDE)) &&
+                      s->warmup >= 0 && s->warmup <= 1 && s->drift >= 0 && s->decay >= 0 &&
+                      s->ramp <= 1 && (m->list != lti_list_topk || counts) &&
                       (s->ramp == 0 || (s->keep > 0 && s->ramp >= s->keep)) &&
                       (m->list != lti_list_sta || lti_odd_box(s->window)) &&
                       (m->list != lti_list_svg || (s->density > 0 && s->density <= 1));

@@ -126,10 +126,28 @@ static int list_pieces(piece out[MAX_PIECES], lt_sparse *s, const lti_sizes *z,
     return n;
 }
 
+static lt_status check_options(lt_ctx *ctx, const lt_sparse_options *o)
+{
+    LT_TRY(lt_sparse_check(ctx, &o->spec));
+    if (o->spec.search && (lti_method_at(o->spec.method)->list != lti_list_sta || o->spec.file[0]))
+        return lti_fail(ctx, LT_ERR_ARG, "attention: windows are searched with sta:window=FxHxW");
+    const int64_t frame = (int64_t)o->grid.rows * o->grid.cols, most = INT32_MAX / 4;
+    if (o->grid.frames < 1 || o->grid.rows < 1 || o->grid.cols < 1 || o->heads < 1 ||
+        o->head_dim < 1 || o->layers < 1 || o->samples < 1 || o->slots < 0 || frame > most ||
+        ((int64_t)o->grid.frames + o->slots) * frame > most)
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "attention: %d heads of size %d on %dx%dx%d tokens, %d layers, %d samples",
+                        o->heads, o->head_dim, o->grid.frames, o->grid.rows, o->grid.cols,
+                        o->layers, o->samples);
+    if (o->slots && o->slots < o->grid.frames)
+        return lti_fail(ctx, LT_ERR_ARG, "attention: blocks of %d frames in a cache of %d",
+                        o->grid.frames, o->slots);
+    return LT_OK;
+}
+
 uint64_t lt_sparse_bytes(const lt_sparse_options *o)
 {
-    const lti_method *m = lti_method_at(o->spec.method);
-    if (!m || !m->list) return 0;
+    if (check_options(NULL, o) < 0 || !lti_method_at(o->spec.method)->list) return 0;
     lti_sizes z;
     lt_sparse_spec spec;
     lt_sparse none = {0};
@@ -143,24 +161,6 @@ uint64_t lt_sparse_bytes(const lt_sparse_options *o)
 }
 
 /* ---- making ---- */
-
-static lt_status check_options(lt_ctx *ctx, const lt_sparse_options *o)
-{
-    LT_TRY(lt_sparse_check(ctx, &o->spec));
-    if (o->spec.search && (lti_method_at(o->spec.method)->list != lti_list_sta || o->spec.file[0]))
-        return lti_fail(ctx, LT_ERR_ARG, "attention: windows are searched with sta:window=FxHxW");
-    if (o->grid.frames < 1 || o->grid.rows < 1 || o->grid.cols < 1 || o->heads < 1 ||
-        o->head_dim < 1 || o->layers < 1 || o->samples < 1 || o->slots < 0 ||
-        (int64_t)(o->grid.frames + o->slots) * o->grid.rows * o->grid.cols > INT32_MAX / 4)
-        return lti_fail(ctx, LT_ERR_ARG,
-                        "attention: %d heads of size %d on %dx%dx%d tokens, %d layers, %d samples",
-                        o->heads, o->head_dim, o->grid.frames, o->grid.rows, o->grid.cols,
-                        o->layers, o->samples);
-    if (o->slots && o->slots < o->grid.frames)
-        return lti_fail(ctx, LT_ERR_ARG, "attention: blocks of %d frames in a cache of %d",
-                        o->grid.frames, o->slots);
-    return LT_OK;
-}
 
 static lt_status read_windows(lt_sparse *s)
 {

@@ -211,6 +211,10 @@ static void counts_its_bytes(void **state)
     assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_ERR_ARG);
     assert_int_equal(lt_cache_bytes(&o), 0);
     o = options("longlive");
+    o.theta = 0.5;
+    assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_ERR_ARG);
+    assert_int_equal(lt_cache_bytes(&o), 0);
+    o = options("longlive");
     o.rows = o.cols = 1 << 20;
     assert_int_equal(lt_cache_create(&c, f->dev, &o), LT_ERR_MEM);
     assert_null(c);

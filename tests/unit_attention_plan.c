@@ -233,6 +233,10 @@ static void text_plan_is_all_512_keys(void **state)
     assert_int_equal(lt_plan_text(&p, f->dev, 1, 0, 0, 1), LT_ERR_ARG);
     assert_string_equal(lt_error(f->ctx), "plan: a text of 0 rows and 0 of padding");
     assert_int_equal(lt_plan_text(&p, f->dev, 1, -1, 4, 1), LT_ERR_ARG);
+    assert_int_equal(lt_plan_text(&p, f->dev, 1, 2, INT64_MAX, 1),
+                     LT_OK); /* their sum is no number */
+    assert_int_equal(lt_plan_lk(p), 3);
+    lt_plan_destroy(&p);
 }
 
 static void rope_sections(void **state)

@@ -378,6 +378,41 @@ static void refuses_texts(void **state)
     }
 }
 
+/* What no text says, but whoever fills a specification could. */
+static void refuses_specifications(void **state)
+{
+    const fixture *f = *state;
+    lt_sparse_spec good, bad[8];
+    assert_int_equal(lt_sparse_parse(&good, f->ctx, "sta:tile=1x2x2"), LT_OK);
+    for (size_t i = 0; i < LT_COUNT(bad); i++)
+        bad[i] = good;
+    bad[0].tile[1] = 0; /* the boxes of a row would be divided by it */
+    bad[1].tile[2] = -2;
+    bad[2].tile[0] = 0;
+    bad[3].window[0] = -3;
+    bad[4].window[2] = INT32_MAX;
+    bad[5].rows = INT32_MAX;
+    bad[6].base = 1 << 21;
+    bad[7].layers = -1;
+    lt_sparse_options o = options("sta:tile=1x2x2", grid);
+    lt_sparse *s;
+    for (size_t i = 0; i < LT_COUNT(bad); i++) {
+        o.spec = bad[i];
+        assert_int_equal(lt_sparse_check(f->ctx, &bad[i]), LT_ERR_ARG);
+        assert_int_equal(lt_sparse_create(&s, f->dev, &o), LT_ERR_ARG);
+        assert_null(s);
+        assert_true(lt_sparse_bytes(&o) == 0);
+    }
+    o.spec = good;
+    assert_true(lt_sparse_bytes(&o) > 0);
+    const lt_grid grids[] = {{0, 6, 7}, {1 << 30, 1 << 30, 1 << 30}, {5, 1 << 15, 1 << 15}};
+    for (size_t i = 0; i < LT_COUNT(grids); i++) {
+        o.grid = grids[i];
+        assert_true(lt_sparse_bytes(&o) == 0);
+        assert_int_equal(lt_sparse_create(&s, f->dev, &o), LT_ERR_ARG);
+    }
+}
+
 static void counts_its_bytes(void **state)
 {
     static const char *const texts[] = {"dense", "sta", "svg", "radial", "topk", "topk:centroid"};
@@ -407,6 +442,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(full_rings_are_dense, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_texts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(refuses_specifications, set_up, tear_down),
         cmocka_unit_test_setup_teardown(counts_its_bytes, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
