@@ -300,7 +300,7 @@ static uint64_t look(lt_sparse *s, const lt_sparse_call *c)
         const bool always = list[i].pinned || list[i].open;
         s->key[i] = (lti_key_frame){list[i].slot, always ? 0 : log_bias, always};
         hash = (hash ^ (uint64_t)list[i].frame * 4096 ^ (uint64_t)list[i].slot) * 1099511628211u;
-        hash = (hash ^ (list[i].open ? 2u : 1u)) * 1099511628211u;
+        hash = (hash ^ (list[i].open ? 2u : list[i].pinned ? 3u : 1u)) * 1099511628211u;
     }
     return hash;
 }

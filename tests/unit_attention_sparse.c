@@ -292,6 +292,48 @@ static void rings_give_the_same(void **state)
     free(v);
 }
 
+/* A frame that is pinned, or let go, between two blocks: what the lists of the one were is not what the other reads. */
+static void pinned_frames_are_read(void **state)
+{
+    const fixture *f = *state;
+    float *k = noise(9 * FRAME * DIM, 21), *v = noise(9 * FRAME * DIM, 22),
+          *qh = noise(3 * FRAME * DIM, 23);
+    const lt_mat q = put(f->dev, qh, 3 * FRAME);
+    lt_cache *c = ring(f->dev, "infinity-rope:window=9", 2, k, v);
+    lt_sparse *s;
+    lt_sparse_stats st[3];
+    lt_sparse_options o = options("sta:window=1x1x1,tile=1x2x2,warmup=0", (lt_grid){3, ROWS, COLS});
+    o.slots = (int32_t)(lt_cache_rows(c) / FRAME);
+    assert_int_equal(lt_sparse_create(&s, f->dev, &o), LT_OK);
+    const lt_mat kv = lt_cache_layer(c, 0);
+    const lt_sparse_call call = {.progress = 1,
+                                 .q = q,
+                                 .k = kv,
+                                 .v = kv,
+                                 .lq = 3 * FRAME,
+                                 .lk = lt_cache_rows(c),
+                                 .cache = c};
+    const lt_attn_plan *plan;
+    for (int i = 0; i < 3; i++) {
+        if (i) { /* frame 4 is neither in the sink nor open */
+            lt_cache_rollback(c);
+            assert_int_equal(lt_cache_pin(c, 4, i == 1), LT_OK);
+            assert_int_equal(lt_cache_reserve(c, 3), LT_OK);
+        }
+        assert_int_equal(lt_sparse_plan(s, &plan, &call), LT_OK);
+        lt_sparse_get_stats(s, &st[i]);
+    }
+    const double first = st[0].read, second = st[1].read - first, third = st[2].read - st[1].read;
+    assert_true(second - first == 3.0 * FRAME * FRAME); /* all queries, one frame more */
+    assert_true(third == first);
+    lt_sparse_destroy(&s);
+    lt_cache_destroy(&c);
+    lt_dev_free(f->dev, q.data);
+    free(qh);
+    free(k);
+    free(v);
+}
+
 /* With everything chosen it is the cache's own plan, kept frames' bias included. */
 static void full_rings_are_dense(void **state)
 {
@@ -439,6 +481,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(threads_do_not_matter, set_up, tear_down),
         cmocka_unit_test_setup_teardown(plans_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rings_give_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pinned_frames_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(full_rings_are_dense, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_texts, set_up, tear_down),
