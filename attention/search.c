@@ -1,6 +1,7 @@
 /* search.c: which window of sta suits which head (algorithm 1 of arXiv 2502.04507): while a model runs with dense attention, every
- * call is made again with every window that reads as many boxes as may be read, and the one whose output is nearest to the dense output
- * is remembered for its layer and head. Windows that could be larger on some axis are not tried: they only lose. */
+ * call is made again with every window that reads as many boxes as may be read (MOST_WINDOWS of them at most), and the one whose output
+ * is nearest to the dense output is remembered for its layer and head. Windows that could be larger on some axis are not tried: they
+ * only lose. */
 #include "attention/sparse_internal.h"
 
 #include <math.h>
@@ -26,13 +27,22 @@ lt_status lt_window_search_create(lt_window_search **out, lt_ctx *ctx)
     return LT_OK;
 }
 
+static void forget(lt_window_search *s)
+{
+    free(s->error);
+    free(s->calls);
+    free(s->best);
+    s->error = NULL; /* says that nothing is there */
+    s->calls = NULL;
+    s->best = NULL;
+    s->layers = s->heads = 0;
+}
+
 void lt_window_search_destroy(lt_window_search **search)
 {
     lt_window_search *s = search ? *search : NULL;
     if (!s) return;
-    free(s->error);
-    free(s->calls);
-    free(s->best);
+    forget(s);
     free(s);
     *search = NULL;
 }
@@ -98,9 +108,9 @@ lt_status lti_search_begin(lt_window_search *s, const lt_sparse *p)
     s->error = calloc(n * (size_t)s->n, sizeof *s->error);
     s->calls = calloc((size_t)layers, sizeof *s->calls);
     s->best = calloc(n, sizeof *s->best);
-    if (!s->error || !s->calls || !s->best)
-        return lti_fail(s->ctx, LT_ERR_MEM, "no memory for a search in %d layers", layers);
-    return LT_OK;
+    if (s->error && s->calls && s->best) return LT_OK;
+    forget(s);
+    return lti_fail(s->ctx, LT_ERR_MEM, "no memory for a search in %d layers", layers);
 }
 
 /* ---- a call ---- */
