@@ -9,12 +9,9 @@
 
 static lti_vae_pool *pool_of(lti_vae_flow *f, int32_t h, int32_t w, int32_t c)
 {
-    for (int i = 0; i < f->lay.npools; i++) {
-        const lt_image *m = &f->lay.pool[i].image;
-        if (m->h == h && m->w == w && m->c == c) return &f->lay.pool[i];
-    }
-    assert(false && "layout.c has a pool for every node");
-    return NULL;
+    lti_vae_pool *p = lti_vae_find_pool(&f->lay, h, w, c);
+    assert(p && "layout.c has a pool for every node");
+    return p;
 }
 
 static lt_image take(lti_vae_pool *p)

@@ -98,6 +98,8 @@ typedef struct lti_vae_layout {
     size_t x_bytes, h_bytes, work_bytes;
 } lti_vae_layout;
 
+/* The pool of that shape; NULL: none. */
+lti_vae_pool *lti_vae_find_pool(lti_vae_layout *lay, int32_t h, int32_t w, int32_t c);
 void lti_vae_layout_make(lti_vae_layout *lay, const lti_vae_net *net, lt_dtype compute, int32_t h,
                          int32_t w);
 

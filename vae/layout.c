@@ -7,6 +7,7 @@
  */
 #include "vae/internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,16 +16,22 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+lti_vae_pool *lti_vae_find_pool(lti_vae_layout *lay, int32_t h, int32_t w, int32_t c)
+{
+    for (int i = 0; i < lay->npools; i++) {
+        const lt_image *m = &lay->pool[i].image;
+        if (m->h == h && m->w == w && m->c == c) return &lay->pool[i];
+    }
+    return NULL;
+}
+
 static void need_frames(lti_vae_layout *lay, lt_dtype type, int32_t h, int32_t w, int32_t c,
                         int32_t kept, int32_t moving)
 {
-    int i = 0;
-    while (i < lay->npools &&
-           (lay->pool[i].image.h != h || lay->pool[i].image.w != w || lay->pool[i].image.c != c))
-        i++;
-    lti_vae_pool *p = &lay->pool[i];
-    if (i == lay->npools) {
-        lay->npools++;
+    lti_vae_pool *p = lti_vae_find_pool(lay, h, w, c);
+    if (!p) {
+        assert(lay->npools < LTI_VAE_MAX_POOLS);
+        p = &lay->pool[lay->npools++];
         p->image = (lt_image){.dtype = type, .h = h, .w = w, .c = c, .border = 1};
     }
     p->kept += kept;
@@ -52,7 +59,7 @@ static void need_node(lti_vae_layout *lay, const lti_vae_node *node, lt_dtype ty
     case LTI_VAE_RES:
         need_frames(lay, type, h, w, node->cin, 2, 1);
         need_frames(lay, type, h, w, node->cout, 2, 1);
-        inner = pixels * (a != b ? max_size(a, b) : b) * each;
+        inner = pixels * max_size(a, b) * each;
         break;
     case LTI_VAE_ATTN:
         inner = pixels * 4 * a * each;

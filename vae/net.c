@@ -1,6 +1,7 @@
 /* net.c: configurations, and the list of nodes that a configuration means: names, widths, sizes, FLOPs. */
 #include "vae/internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,6 +85,7 @@ lt_status lti_vae_size_check(lt_ctx *ctx, int32_t h, int32_t w)
 /* index < 0: none */
 static void add(lti_vae_net *net, lti_vae_node node, const char *name, int index)
 {
+    assert(net->n < LTI_VAE_MAX_NODES);
     const int n = snprintf(node.name, sizeof node.name, "%s", name);
     if (index >= 0) snprintf(node.name + n, sizeof node.name - (size_t)n, "%d", index);
     net->node[net->n++] = node;

@@ -26,20 +26,13 @@ static bool shape_of(const lti_vae_flow *f, const lti_vae_node *node, int k, int
            node->op == LTI_VAE_HEAD;
 }
 
-static lti_vae_pool *find_pool(lti_vae_flow *f, const int32_t shape[3])
-{
-    for (int i = 0; i < f->lay.npools; i++) {
-        const lt_image *m = &f->lay.pool[i].image;
-        if (m->h == shape[0] && m->w == shape[1] && m->c == shape[2]) return &f->lay.pool[i];
-    }
-    return NULL;
-}
-
 static lt_status move_frame(lti_vae_flow *f, const lti_vae_node *node, lti_vae_state *st, int k,
                             const lt_vae_mover *m)
 {
     int32_t shape[3];
-    lti_vae_pool *p = shape_of(f, node, k, shape) ? find_pool(f, shape) : NULL;
+    lti_vae_pool *p = shape_of(f, node, k, shape)
+                          ? lti_vae_find_pool(&f->lay, shape[0], shape[1], shape[2])
+                          : NULL;
     if (!p || (m->load && p->free == 0))
         return lti_fail(lt_dev_ctx(f->dev), LT_ERR_FORMAT, "vae %s: no room for history %d",
                         node->name, k);
