@@ -136,6 +136,9 @@ static void test_bad_configs(void **state)
     c = lt_vae_config_wan21();
     c.no_encoder = c.no_decoder = true;
     refuse(&c, LT_ERR_ARG, "neither");
+    c.no_encoder = false;
+    assert_true(lt_vae_decoder_bytes(&c, 8, 8) ==
+                UINT64_MAX); /* half of it is a VAE, but no decoder */
 }
 
 typedef struct place {

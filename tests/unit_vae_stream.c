@@ -329,6 +329,98 @@ static void test_failure_and_reset(void **state)
     bench_close(&b);
 }
 
+/* ---- the state, out of a decoder and into another ----------------------------------------- */
+
+typedef struct tape {
+    lt_dev *dev;
+    unsigned char data[1 << 18];
+    size_t at;
+    int numbers, frames; /* pieces so far */
+} tape;
+
+static lt_status move_host(void *user, void *data, size_t bytes, bool load)
+{
+    tape *t = user;
+    assert_true(bytes <= sizeof t->data - t->at);
+    memcpy(load ? data : t->data + t->at, load ? t->data + t->at : data, bytes);
+    t->at += bytes;
+    t->numbers++;
+    return LT_OK;
+}
+
+static lt_status save_host(void *user, void *data, size_t bytes)
+{
+    return move_host(user, data, bytes, false);
+}
+
+static lt_status load_host(void *user, void *data, size_t bytes)
+{
+    return move_host(user, data, bytes, true);
+}
+
+static lt_status save_device(void *user, void *data, size_t bytes)
+{
+    tape *t = user;
+    assert_true(bytes <= sizeof t->data - t->at);
+    t->at += bytes;
+    t->frames++;
+    return lt_dev_download(t->dev, t->data + t->at - bytes, data, bytes);
+}
+
+static lt_status load_device(void *user, void *data, size_t bytes)
+{
+    tape *t = user;
+    assert_true(bytes <= sizeof t->data - t->at);
+    t->at += bytes;
+    return lt_dev_upload(t->dev, data, t->data + t->at - bytes, bytes);
+}
+
+/* What a decoder has in the middle of a group goes on in another one; numbers that no decoder has are refused. */
+static void test_state_moves(void **state)
+{
+    (void)state;
+    lt_vae_config c = small_config(LT_F32);
+    c.decoder_dim = 4;
+    bench b = bench_open("guard", 1, &c);
+    lt_vae_decoder *from, *to;
+    lt_image img;
+    static tape t;
+    float *want = malloc(video_bytes(3, 1, 1)), *got = malloc(video_bytes(3, 1, 1));
+    const lt_vae_mover save = {&t, false, save_host, save_device},
+                       load = {&t, true, load_host, load_device};
+    t = (tape){.dev = b.dev};
+    assert_int_equal(lt_vae_decoder_create(&from, b.vae, 1, 1), LT_OK);
+    assert_int_equal(lt_vae_decoder_create(&to, b.vae, 1, 1), LT_OK);
+    decode_with(&b, from, 2, want);
+    push_latent(&b, from, 2);
+    assert_int_equal(lt_vae_decoder_move(from, &save), LT_ERR_ARG); /* before its first frame */
+    assert_int_equal(lt_vae_decoder_next(from, &img), LT_OK);
+    assert_int_equal(lt_vae_decoder_move(from, &save), LT_OK);
+    assert_true(t.numbers == 2 * from->flow.net->n && t.frames > from->flow.net->n);
+    decode_with(&b, to, 1, got); /* lost when the other's state comes */
+    t.at = 0;
+    assert_int_equal(lt_vae_decoder_move(to, &load), LT_OK);
+    assert_int_equal(take_frames(&b, from, want), FRAME_SCALE - 1);
+    assert_int_equal(take_frames(&b, to, got), FRAME_SCALE - 1);
+    assert_memory_equal(got, want, 3 * video_bytes(1, 1, 1));
+
+    static const uint64_t bad[][2] = {
+        {1, 0}, {1 << 5, 0}, {0, (uint64_t)INT64_MAX}, {0, UINT64_MAX}};
+    for (size_t i = 0; i < LT_COUNT(bad); i++) { /* of node 0, which has no history */
+        t.at = 0;
+        memcpy(t.data, bad[i], sizeof bad[i]);
+        assert_int_equal(lt_vae_decoder_move(to, &load), LT_ERR_FORMAT);
+        assert_int_equal(lt_vae_decoder_next(to, &img), LT_ERR_ARG);
+    }
+    lt_vae_decoder_reset(to);
+    assert_int_equal(lt_vae_decoder_next(to, &img), LT_AGAIN);
+    lt_vae_decoder_destroy(&from);
+    lt_vae_decoder_destroy(&to);
+    free(want);
+    free(got);
+    bench_close(&b);
+}
+
 /* One latent pixel, one row, and networks of other depths. */
 static void test_small_and_odd(void **state)
 {
@@ -482,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_memory_of_480p),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_failure_and_reset),
+        cmocka_unit_test(test_state_moves),
         cmocka_unit_test(test_small_and_odd),
         cmocka_unit_test(test_other_depths),
         cmocka_unit_test(test_encode),

@@ -41,7 +41,8 @@ uint64_t lt_vae_decoder_bytes(const lt_vae_config *config, int32_t h, int32_t w)
 {
     lti_vae_net net;
     lti_vae_layout lay;
-    if (lti_vae_config_check(NULL, config) < 0 || lti_vae_size_check(NULL, h, w) < 0)
+    if (config->no_decoder || lti_vae_config_check(NULL, config) < 0 ||
+        lti_vae_size_check(NULL, h, w) < 0)
         return UINT64_MAX;
     lti_vae_net_make(&net, config, true);
     lti_vae_layout_make(&lay, &net, config->compute, h, w);

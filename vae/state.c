@@ -4,6 +4,9 @@
 
 enum { PAST = 4, HELD = 4, FRAMES = 5 }; /* past[k / 2][k % 2], then held */
 
+/* Frames that a decoder can have seen: counting on from there does not come to an end either. */
+static const uint64_t MOST_SEEN = (uint64_t)1 << 48;
+
 static void **frame_of(lti_vae_state *st, int k)
 {
     return k < PAST ? &st->past[k / 2][k % 2] : &st->held;
@@ -48,7 +51,7 @@ static lt_status move_node(lti_vae_flow *f, const lti_vae_node *node, lti_vae_st
         if (*frame_of(st, k)) which |= (uint64_t)1 << k;
     LT_TRY(m->host(m->user, &which, sizeof which));
     LT_TRY(m->host(m->user, &seen, sizeof seen));
-    if (which >> FRAMES || seen > INT64_MAX)
+    if (which >> FRAMES || seen > MOST_SEEN)
         return lti_fail(lt_dev_ctx(f->dev), LT_ERR_FORMAT, "vae %s: not a state", node->name);
     st->seen = (int64_t)seen;
     for (int k = 0; k < FRAMES; k++)

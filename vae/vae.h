@@ -1,5 +1,5 @@
 /* vae.h: latents to pixels and back, frame by frame, with a state of constant size (Wan2.1 causal VAE; source: Wan-Video/Wan2.1
- * wan/modules/vae.py restated in spec/wan.md 3). Knows nothing of prompts or schedules.
+ * wan/modules/vae.py restated in spec/wan.md 3). Knows nothing of prompts or schedules. Thread: the owner of ctx, for every function.
  *
  * T latent frames give 1 + 4 (T - 1) video frames: the first latent frame one, every later one four.
  */
@@ -43,7 +43,8 @@ LT_API const lt_vae_config *lt_vae_get_config(const lt_vae *vae);
 typedef void lt_vae_tensor_fn(void *user, const char *name, int ndim, const int64_t *dim);
 LT_API void lt_vae_list_tensors(const lt_vae_config *config, lt_vae_tensor_fn *fn, void *user);
 
-/* Decoder of one video of h x w latent pixels. All memory is reserved here. `vae` must outlive it. */
+/* Decoder of one video of h x w latent pixels (each 1 .. 4096). All memory is reserved here. `vae` must outlive it. Errors of creation:
+ * LT_ERR_ARG, LT_ERR_MEM; of a call: LT_ERR_ARG after a failure, those of operations. */
 typedef struct lt_vae_decoder lt_vae_decoder;
 LT_MUST_USE LT_API lt_status lt_vae_decoder_create(lt_vae_decoder **out, lt_vae *vae, int32_t h,
                                                    int32_t w);
@@ -74,14 +75,14 @@ LT_MUST_USE LT_API lt_status lt_vae_decoder_move(lt_vae_decoder *dec, const lt_v
 /* FLOPs (2 a multiply-add) of decoding the first and every later latent frame, as the network defines them. */
 LT_API double lt_vae_decode_flops(const lt_vae_config *config, int32_t h, int32_t w, bool first);
 
-/* Encoder of one video of H x W pixels (multiples of lt_vae_scale). Frames are given one by one in order; frame 0 and then every
- * fourth completes a latent frame. */
+/* Encoder of one video of H x W pixels (multiples of lt_vae_scale). Errors as of the decoder. Frames are given one by one in order; frame 0 and
+ * then every fourth completes a latent frame. */
 typedef struct lt_vae_encoder lt_vae_encoder;
 LT_MUST_USE LT_API lt_status lt_vae_encoder_create(lt_vae_encoder **out, lt_vae *vae,
                                                    int32_t height, int32_t width);
 LT_API void lt_vae_encoder_destroy(lt_vae_encoder **enc);
 LT_API void lt_vae_encoder_reset(lt_vae_encoder *enc);
-/* img: f32, 3 channels, border any, values -1..1. LT_AGAIN when a finished latent frame is still to be taken. */
+/* img: f32, 3 channels, border any, values -1..1; read, not kept. LT_AGAIN when a finished latent frame is still to be taken. */
 LT_MUST_USE LT_API lt_status lt_vae_encoder_push(lt_vae_encoder *enc, const lt_image *img);
 /* A finished latent frame: writes the posterior mean, normalised, to z [z_dim, h*w] (channel_stride). LT_AGAIN: push more. */
 LT_MUST_USE LT_API lt_status lt_vae_encoder_next(lt_vae_encoder *enc, float *z,
