@@ -63,7 +63,7 @@ static lt_status check_options(lt_ctx *ctx, const lt_scheduler_options *o)
     if (o->grid < LT_GRID_AUTO || o->grid > LT_GRID_EULER)
         return lti_fail(ctx, LT_ERR_ARG, "sigma grid %d: not known", (int)o->grid);
     if (!(o->shift > 0 && o->shift <= 1e6))
-        return lti_fail(ctx, LT_ERR_ARG, "shift %g: must be above 0", o->shift);
+        return lti_fail(ctx, LT_ERR_ARG, "shift %g: must be above 0, at most 1e6", o->shift);
     if (o->solver == LT_SOLVER_RENOISE) return check_list(ctx, o);
     if (o->list)
         return lti_fail(ctx, LT_ERR_ARG, "solver %s: takes no step list",

@@ -1,6 +1,6 @@
 /* scheduler.h: diffusion time. Sigma schedules, solvers and few-step lists for flow matching:
  * x_sigma = (1 - sigma) x0 + sigma noise, the model predicts v = noise - x0, and is fed t = 1000 sigma.
- * Knows nothing of models; latents are device memory and are touched by operations only.
+ * Knows nothing of models; latents are device memory and are touched by operations only. Thread: the owner of ctx.
  */
 #ifndef LT_SCHEDULER_H
 #define LT_SCHEDULER_H
@@ -58,11 +58,13 @@ LT_API float lt_scheduler_sigma(const lt_scheduler *s, int32_t i);
 /* What the model is fed at step i < steps: integers for unipc and dpm++, never rounded to a compute type. */
 LT_API double lt_scheduler_timestep(const lt_scheduler *s, int32_t i);
 
-/* Allocates the solver's state for latents of n numbers (0: only tables are wanted). */
+/* Allocates the solver's state for latents of n numbers on `dev`, which must outlive it; again: for other latents. Tables need none.
+ * Errors: LT_ERR_ARG, LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_scheduler_bind(lt_scheduler *s, lt_dev *dev, int64_t n);
 /* Forgets history: the next step is step 0 of a new trajectory. Allocates nothing. */
 LT_API void lt_scheduler_reset(lt_scheduler *s);
-/* x (in: sample at step i; out: sample at step i + 1) from the model's v, both [n] f32 device memory. Steps are taken in order.
+/* x (in: sample at step i; out: sample at step i + 1) from the model's v, both [n] f32 device memory. Steps are taken in order; one
+ * that fails counts as taken.
  * noise: [n] fresh Gaussian, needed by RENOISE on every step but the last; else NULL. Errors: LT_ERR_ARG. */
 LT_MUST_USE LT_API lt_status lt_scheduler_step(lt_scheduler *s, int32_t i, float *x, const float *v,
                                                const float *noise);

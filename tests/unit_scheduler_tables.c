@@ -187,6 +187,8 @@ static void bad_options_are_named(void **state)
     refused(o, "shift -1");
     o.shift = (double)NAN;
     refused(o, "shift nan");
+    o.shift = 2e6;
+    refused(o, "shift 2e+06: must be above 0, at most 1e6");
     o = d;
     o.solver = (lt_solver)9;
     refused(o, "solver 9");
