@@ -28,7 +28,7 @@ static lt_tilemean_args mean_args(lt_side side, const shape *s, lt_buf out, lt_b
 
 static void compare_means(lt_check *t, const shape *s)
 {
-    int32_t off[MAX_TILES + 1] = {0}, *pos;
+    int32_t off[MAX_TILES + 1] = {0};
     for (int64_t i = 0; i < s->tiles; i++) /* some tiles are empty */
         off[i + 1] = off[i] + (int32_t)lt_check_between(t, i % 5 == 3 ? 0 : 1, i % 5 == 3 ? 0 : 40);
     const int64_t rows = off[s->tiles], cols = (int64_t)s->heads * s->dim + s->gap;
@@ -39,9 +39,8 @@ static void compare_means(lt_check *t, const shape *s)
     const int32_t space = s->dim / 6, pairs[3] = {s->dim / 2 - 2 * space, space, space};
     lt_rope hr = {.pairs = {pairs[0], pairs[1], pairs[2]}}, dr = hr;
     const lt_buf place = lt_check_raw(t, NULL, 4, rows * 3);
-    pos = place.host;
     for (int64_t i = 0; i < rows * 3; i++)
-        pos[i] = (int32_t)lt_check_between(t, 0, 6);
+        ((int32_t *)place.host)[i] = (int32_t)lt_check_between(t, 0, 6);
     lt_check_upload(t, place);
     hr.pos = place.host;
     dr.pos = place.dev;

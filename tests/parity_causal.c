@@ -250,7 +250,9 @@ static lt_status run_case(lt_parity *p, const lti_dit *dit)
     const lt_parity_array *text;
     float list[64];
     LT_TRY(lt_parity_get(p, &text, "in.context"));
-    for (size_t i = 0; i < json_array_size(steps) && i < LT_COUNT(list); i++)
+    if (json_array_size(steps) > LT_COUNT(list))
+        return lti_fail(p->ctx, LT_ERR_FORMAT, "a list of %zu steps", json_array_size(steps));
+    for (size_t i = 0; i < json_array_size(steps); i++)
         list[i] = (float)json_number_value(json_array_get(steps, i));
     causal_case c = {.p = p,
                      .c = net_config,
