@@ -20,10 +20,11 @@ static inline int fuzz_file(char path[64], const uint8_t *data, size_t size)
     return fd;
 }
 
-/* Reads the first and last byte of every tensor, which must be in the file, and asks for it by name. */
+/* Counts the numbers, reads the first and last byte of every tensor, which must be in the file, and asks for it by name. */
 static inline void fuzz_tensors(lti_tensors *t)
 {
     const lt_tensor_source source = lti_tensors_source(t);
+    if (lti_tensors_parameters(t) < 0) abort();
     for (int64_t i = 0; i < lti_tensors_count(t); i++) {
         const lti_entry *e = lti_tensors_at(t, i);
         uint8_t byte;

@@ -370,6 +370,9 @@ static void single_file(void **state)
     o.vae = NULL;
     o.tokenizer = "/nonexistent/spiece.model";
     assert_int_equal(open_model(&c, &o), LT_ERR_IO);
+    o.tokenizer = "/dev/null";
+    assert_int_equal(open_model(&c, &o), LT_ERR_IO);
+    assert_non_null(strstr(lt_error(ctx), "/dev/null: not a regular file"));
     o.path = "/nonexistent";
     assert_int_equal(open_model(&c, &o), LT_ERR_IO);
     o.path = NULL;
@@ -457,6 +460,28 @@ static void wrong_tensors(void **state)
     }
 }
 
+/* A name that is cut for the report within a character is still counted. */
+static void long_names(void **state)
+{
+    (void)state;
+    lti_config c = small_config();
+    char name[600] = "", header[800];
+    for (int i = 0; i < 510; i++)
+        name[i] = 'a';
+    strcat(name, "\xc3\xa9\xc3\xa9");
+    snprintf(header, sizeof header,
+             "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
+    temp_safetensors("long.safetensors", header, 1);
+    lti_tensors *t;
+    lti_findings f;
+    assert_int_equal(lti_tensors_open(&t, ctx, temp_path("long.safetensors"), LTI_PART_DIT, NULL),
+                     LT_OK);
+    assert_int_equal(lti_config_compare(&f, ctx, &c, t), LT_OK);
+    assert_int_equal(json_array_size(f.unknown), 1);
+    lti_findings_free(&f);
+    lti_tensors_close(&t);
+}
+
 static void contradictions(void **state)
 {
     (void)state;
@@ -511,6 +536,11 @@ static void parts_that_do_not_fit(void **state)
     write_part("d/text_encoder/model.safetensors", LTI_PART_TEXT, &other, NULL);
     temp_text("d/text_encoder/config.json", "{}");
     expect_fail("d", LT_ERR_SHAPE, "text rows of 32, the text encoder makes rows of 40");
+    other = c;
+    other.text.buckets = 3;
+    write_part("d/text_encoder/model.safetensors", LTI_PART_TEXT, &other, NULL);
+    expect_fail("d", LT_ERR_SHAPE, "3 buckets of position");
+    other = c;
     write_diffusers(&c, NULL);
     other.vae.z_dim = 12;
     write_part("d/vae/diffusion_pytorch_model.safetensors", LTI_PART_VAE, &other, NULL);
@@ -719,7 +749,7 @@ int main(void)
         TEST(single_file),      TEST(heads_unknown),  TEST(by_another_name),
         TEST(wrong_tensors),    TEST(contradictions), TEST(parts_that_do_not_fit),
         TEST(families),         TEST(tied_embedding), TEST(inspected),
-        TEST(inspected_broken), TEST(inspected_torn),
+        TEST(inspected_broken), TEST(inspected_torn), TEST(long_names),
     };
     return cmocka_run_group_tests(tests, setup_all, teardown_all);
 }

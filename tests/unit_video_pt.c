@@ -329,6 +329,20 @@ static void archives_that_lie(void **state)
     expect_error(temp_path("p.pt"), LT_ERR_UNSUPPORTED, "other byte order");
 }
 
+/* No numbers, of a shape whose other sides multiply to more than can be counted. */
+static void empty_and_huge(void **state)
+{
+    (void)state;
+#define HUGE_SIDE "\x8a\6\0\0\0\0\0\1"
+    static const char code[] = ONE(TENSOR("K\0", HUGE_SIDE HUGE_SIDE "K\0\x87", "K\1K\1K\1\x87"));
+    program(code, sizeof code - 1, false, 16);
+    lti_tensors *t = open_good(temp_path("p.pt"), LTI_PART_RAW);
+    const lti_entry *e = lti_tensors_find(t, "w");
+    assert_true(e && e->ndim == 3 && e->dim[0] == (int64_t)1 << 40 && e->bytes == 0);
+    assert_int_equal(lti_tensors_parameters(t), 0);
+    lti_tensors_close(&t);
+}
+
 /* A dictionary that holds itself a few times over is a tree without an end. */
 static void programs_that_never_end(void **state)
 {
@@ -361,6 +375,7 @@ int main(void)
         cmocka_unit_test(damage),
         cmocka_unit_test(programs_that_lie),
         cmocka_unit_test(archives_that_lie),
+        cmocka_unit_test(empty_and_huge),
         cmocka_unit_test(programs_that_never_end),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

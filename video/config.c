@@ -44,12 +44,6 @@ static void family_defaults(lti_config *c)
         snprintf(m->default_negative, sizeof m->default_negative, "%s", WAN_NEGATIVE);
 }
 
-static lt_status parse(json_t **out, lt_ctx *ctx, const char *text, const char *name)
-{
-    *out = NULL;
-    return text ? lti_json_parse(out, ctx, text, strlen(text), 16, name) : LT_OK;
-}
-
 /* Diffusers' scheduler class says solver and grid; its shift has two names. */
 static lt_status scheduler_defaults(lti_config *c, lt_ctx *ctx, const json_t *j, const char *name)
 {
@@ -180,9 +174,9 @@ static lt_status read_defaults(lti_config *c, lt_ctx *ctx, const lti_model_files
 {
     const char *index_path = f->model_index_path;
     json_t *index, *scheduler = NULL, *own = NULL;
-    LT_TRY(parse(&index, ctx, f->model_index, index_path));
-    lt_status s = parse(&scheduler, ctx, f->scheduler_config, f->scheduler_config_path);
-    if (s >= 0) s = parse(&own, ctx, f->longtake_config, f->longtake_config_path);
+    LT_TRY(lti_json_config(&index, ctx, f->model_index, index_path));
+    lt_status s = lti_json_config(&scheduler, ctx, f->scheduler_config, f->scheduler_config_path);
+    if (s >= 0) s = lti_json_config(&own, ctx, f->longtake_config, f->longtake_config_path);
     if (s >= 0) s = index_facts(c, ctx, index, index_path);
     family_defaults(c);
     /* the more particular later */
@@ -278,7 +272,10 @@ static void finding(json_t *list, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    json_array_append_new(list, json_string(text));
+    json_t *j = json_string(text);
+    for (size_t n = strlen(text); !j && n--; j = json_string(text)) /* cut within a character */
+        text[n] = 0;
+    json_array_append_new(list, j);
 }
 
 static void expect(void *user, const char *name, int ndim, const int64_t *dim)

@@ -61,6 +61,10 @@ LT_MUST_USE lt_status lti_text_config_read(lti_text_config *out, lt_ctx *ctx, co
 LT_MUST_USE lt_status lti_vae_config_read(lt_vae_config *out, lt_ctx *ctx, const lti_tensors *t,
                                           const char *json, const char *json_name);
 
+/* LT_ERR_SHAPE when the JSON says another number for `key` than the tensors; `name`: of the JSON. */
+LT_MUST_USE lt_status lti_config_agree(lt_ctx *ctx, const json_t *j, const char *name,
+                                       const char *key, int64_t tensors);
+
 /* Every tensor that a part of this configuration has, in order of the network: canonical name and shape. */
 typedef lt_vae_tensor_fn lti_tensor_fn;
 void lti_dit_list_tensors(const lti_dit_config *c, lti_tensor_fn *fn, void *user);

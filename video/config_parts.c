@@ -74,6 +74,17 @@ static lt_status in_range(lt_ctx *ctx, const lti_tensors *t, const char *what, i
 
 /* ---- comparing with the JSON ------------------------------------------------------------- */
 
+lt_status lti_config_agree(lt_ctx *ctx, const json_t *j, const char *name, const char *key,
+                           int64_t tensors)
+{
+    int64_t v;
+    bool found;
+    LT_TRY(lti_json_int(ctx, j, key, name, INT32_MIN, INT32_MAX, &v, &found));
+    if (!found || v == tensors) return LT_OK;
+    return lti_fail(ctx, LT_ERR_SHAPE, "%s says %s = %" PRId64 ", the tensors say %" PRId64, name,
+                    key, v, tensors);
+}
+
 typedef struct claim {
     const char *key[3]; /* names that layouts give it; NULL = none */
     int64_t value;      /* what the tensors say */
@@ -82,24 +93,10 @@ typedef struct claim {
 static lt_status check_claims(lt_ctx *ctx, const json_t *j, const char *name, const claim *c,
                               size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < LT_COUNT(c[i].key) && c[i].key[k]; k++) {
-            int64_t v;
-            bool found;
-            LT_TRY(lti_json_int(ctx, j, c[i].key[k], name, INT32_MIN, INT32_MAX, &v, &found));
-            if (found && v != c[i].value)
-                return lti_fail(ctx, LT_ERR_SHAPE,
-                                "%s says %s = %" PRId64 ", the tensors say %" PRId64, name,
-                                c[i].key[k], v, c[i].value);
-        }
-    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < LT_COUNT(c[i].key) && c[i].key[k]; k++)
+            LT_TRY(lti_config_agree(ctx, j, name, c[i].key[k], c[i].value));
     return LT_OK;
-}
-
-static lt_status parse_optional(json_t **out, lt_ctx *ctx, const char *json, const char *name)
-{
-    *out = NULL;
-    return json ? lti_json_parse(out, ctx, json, strlen(json), 16, name) : LT_OK;
 }
 
 /* ---- DiT --------------------------------------------------------------------------------- */
@@ -265,7 +262,7 @@ lt_status lti_dit_config_read(lti_dit_config *out, lt_ctx *ctx, const lti_tensor
 {
     LT_TRY(dit_from_tensors(out, ctx, t));
     json_t *j;
-    LT_TRY(parse_optional(&j, ctx, json, json_name));
+    LT_TRY(lti_json_config(&j, ctx, json, json_name));
     lt_status s = j ? dit_from_json(out, ctx, j, json_name) : LT_OK;
     if (s >= 0) s = dit_heads(out, ctx, j, json_name, t);
     out->causal |= is_generator(t);
@@ -290,6 +287,10 @@ lt_status lti_text_config_read(lti_text_config *out, lt_ctx *ctx, const lti_tens
     LT_TRY(in_range(ctx, t, "head count", pos->dim[1], MAX_HEADS));
     LT_TRY(in_range(ctx, t, "bucket count", pos->dim[0], 1024));
     LT_TRY(in_range(ctx, t, "layer count", layers, MAX_LAYERS));
+    if (pos->dim[0] < 4) /* a half a side, of which a half is for single distances */
+        return lti_fail(ctx, LT_ERR_SHAPE,
+                        "%s: text encoder: %" PRId64 " buckets of positions, at least 4 are needed",
+                        lti_tensors_path(t), pos->dim[0]);
     if (q->dim[0] % pos->dim[1])
         return lti_fail(ctx, LT_ERR_SHAPE,
                         "%s: text encoder: attention of %" PRId64 " is no multiple of %" PRId64
@@ -316,7 +317,7 @@ lt_status lti_text_config_read(lti_text_config *out, lt_ctx *ctx, const lti_tens
         {{"relative_attention_num_buckets", "num_buckets"}, out->buckets},
     };
     json_t *j;
-    LT_TRY(parse_optional(&j, ctx, json, json_name));
+    LT_TRY(lti_json_config(&j, ctx, json, json_name));
     lt_status s = check_claims(ctx, j, json_name, claims, LT_COUNT(claims));
     int64_t far = out->max_distance;
     double eps = (double)out->eps;

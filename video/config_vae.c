@@ -155,18 +155,6 @@ static lt_status from_tensors(lt_vae_config *c, lt_ctx *ctx, const lti_tensors *
 
 /* ---- the JSON ---------------------------------------------------------------------------- */
 
-static lt_status agree(lt_ctx *ctx, const json_t *j, const char *name, const char *key,
-                       int64_t tensors)
-{
-    int64_t v;
-    bool found;
-    LT_TRY(lti_json_int(ctx, j, key, name, INT32_MIN, INT32_MAX, &v, &found));
-    if (found && v != tensors)
-        return lti_fail(ctx, LT_ERR_SHAPE, "%s says %s = %" PRId64 ", the tensors say %" PRId64,
-                        name, key, v, tensors);
-    return LT_OK;
-}
-
 static lt_status agree_array(lt_ctx *ctx, const json_t *j, const char *name, const char *key,
                              const int32_t *tensors, int32_t n)
 {
@@ -216,10 +204,10 @@ static lt_status from_json(lt_vae_config *c, lt_ctx *ctx, const json_t *j, const
     if (json_array_size(json_object_get(j, "attn_scales")))
         return lti_fail(ctx, LT_ERR_UNSUPPORTED,
                         "%s: attention within the levels (attn_scales) is not supported", name);
-    LT_TRY(agree(ctx, j, name, "z_dim", c->z_dim));
-    LT_TRY(agree(ctx, j, name, "num_res_blocks", c->num_res_blocks));
-    if (!c->no_encoder) LT_TRY(agree(ctx, j, name, "base_dim", c->encoder_dim));
-    if (!c->no_decoder) LT_TRY(agree(ctx, j, name, "decoder_base_dim", c->decoder_dim));
+    LT_TRY(lti_config_agree(ctx, j, name, "z_dim", c->z_dim));
+    LT_TRY(lti_config_agree(ctx, j, name, "num_res_blocks", c->num_res_blocks));
+    if (!c->no_encoder) LT_TRY(lti_config_agree(ctx, j, name, "base_dim", c->encoder_dim));
+    if (!c->no_decoder) LT_TRY(lti_config_agree(ctx, j, name, "decoder_base_dim", c->decoder_dim));
     LT_TRY(agree_array(ctx, j, name, "dim_mult", c->mult, c->levels));
     int32_t time[LT_VAE_MAX_LEVELS];
     for (int32_t i = 0; i + 1 < c->levels; i++)
@@ -250,8 +238,8 @@ lt_status lti_vae_config_read(lt_vae_config *out, lt_ctx *ctx, const lti_tensors
                               const char *json, const char *json_name)
 {
     LT_TRY(from_tensors(out, ctx, t));
-    json_t *j = NULL;
-    if (json) LT_TRY(lti_json_parse(&j, ctx, json, strlen(json), 16, json_name));
+    json_t *j;
+    LT_TRY(lti_json_config(&j, ctx, json, json_name));
     lt_status s = j ? from_json(out, ctx, j, json_name) : LT_OK;
     if (s >= 0) s = latent_scale(out, ctx, t, j, json_name);
     json_decref(j);

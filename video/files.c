@@ -77,9 +77,11 @@ static lt_status tokenizer_override(lti_finder *d, const char *path)
                             d->f->why_tokenizer);
         return LT_OK;
     }
-    if (!lti_path_is(path, S_IFREG))
-        return lti_fail(d->ctx, LT_ERR_IO, "--tokenizer %s: %s", path,
-                        errno ? strerror(errno) : "not a regular file");
+    struct stat st;
+    if (stat(path, &st))
+        return lti_fail(d->ctx, LT_ERR_IO, "--tokenizer %s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return lti_fail(d->ctx, LT_ERR_IO, "--tokenizer %s: not a regular file", path);
     return lti_finder_keep(d, &d->f->tokenizer, "%s", path);
 }
 

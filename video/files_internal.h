@@ -22,7 +22,6 @@ char **lti_part_why(lti_model_files *f, lti_part part);
 bool lti_ends_with(const char *s, const char *end);
 bool lti_path_join(char out[PATH_MAX], const char *dir, const char *name); /* false: too long */
 void lti_path_folder(char out[PATH_MAX], const char *path);                /* that it lies in */
-bool lti_path_is(const char *path, mode_t kind);                           /* S_IFREG, S_IFDIR */
 bool lti_path_is_folder(const char *path);
 bool lti_path_has_folder(const char *dir, const char *name);
 bool lti_path_has_file(const char *dir, const char *name);

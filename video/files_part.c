@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16 };
+enum { CONFIG_BYTES = 4 << 20 };
 
 /* ---- small things ------------------------------------------------------------------------ */
 
@@ -22,7 +22,7 @@ bool lti_path_join(char out[PATH_MAX], const char *dir, const char *name)
     return snprintf(out, PATH_MAX, "%s/%s", dir, name) < PATH_MAX;
 }
 
-bool lti_path_is(const char *path, mode_t kind)
+static bool path_is(const char *path, mode_t kind)
 {
     struct stat st;
     return !stat(path, &st) && (st.st_mode & S_IFMT) == kind;
@@ -30,7 +30,7 @@ bool lti_path_is(const char *path, mode_t kind)
 
 bool lti_path_is_folder(const char *path)
 {
-    return lti_path_is(path, S_IFDIR);
+    return path_is(path, S_IFDIR);
 }
 
 bool lti_path_has_folder(const char *dir, const char *name)
@@ -42,7 +42,7 @@ bool lti_path_has_folder(const char *dir, const char *name)
 bool lti_path_has_file(const char *dir, const char *name)
 {
     char path[PATH_MAX];
-    return lti_path_join(path, dir, name) && lti_path_is(path, S_IFREG);
+    return lti_path_join(path, dir, name) && path_is(path, S_IFREG);
 }
 
 bool lti_ends_with(const char *s, const char *end)
@@ -81,7 +81,7 @@ const char *lti_whole_of(char out[PATH_MAX], const char *path)
     if (!is_shard(name)) return path;
     const size_t stem = strlen(path) - strlen("-00001-of-00006.safetensors");
     const int n = snprintf(out, PATH_MAX, "%.*s.safetensors.index.json", (int)stem, path);
-    return n < PATH_MAX && lti_path_is(out, S_IFREG) ? out : path;
+    return n < PATH_MAX && path_is(out, S_IFREG) ? out : path;
 }
 
 lt_status lti_finder_keep(lti_finder *d, char **slot, const char *fmt, ...)
@@ -134,7 +134,7 @@ static lt_status read_json_text(lti_finder *d, char **text, const char *path)
     if (!S_ISREG(st.st_mode)) return lti_fail(d->ctx, LT_ERR_IO, "%s: not a regular file", path);
     LT_TRY(lti_read_file(text, &len, d->ctx, path, CONFIG_BYTES));
     if (strlen(*text) != len) return lti_fail(d->ctx, LT_ERR_FORMAT, "%s: not a text file", path);
-    LT_TRY(lti_json_parse(&j, d->ctx, *text, len, CONFIG_DEPTH, path));
+    LT_TRY(lti_json_config(&j, d->ctx, *text, path));
     json_decref(j);
     return LT_OK;
 }
@@ -172,7 +172,7 @@ lt_status lti_finder_config(lti_finder *d, lti_part part, const char *dir)
     LT_TRY(lti_finder_text(d, text, path, dir, "config.json"));
     if (!*text) return LT_OK;
     json_t *j;
-    LT_TRY(lti_json_parse(&j, d->ctx, *text, strlen(*text), CONFIG_DEPTH, *path));
+    LT_TRY(lti_json_config(&j, d->ctx, *text, *path));
     bool mine = false;
     for (size_t i = 0; i < LT_COUNT(sign[part]); i++)
         mine |= sign[part][i] && json_object_get(j, sign[part][i]);

@@ -51,6 +51,13 @@ lt_status lti_json_parse(json_t **out, lt_ctx *ctx, const char *text, size_t len
     return LT_OK;
 }
 
+lt_status lti_json_config(json_t **out, lt_ctx *ctx, const char *text, const char *name)
+{
+    enum { DEPTH = 16 };
+    *out = NULL;
+    return text ? lti_json_parse(out, ctx, text, strlen(text), DEPTH, name) : LT_OK;
+}
+
 static const char *type_name(const json_t *v)
 {
     static const char *const names[] = {"an object", "an array", "a string", "an integer",

@@ -11,6 +11,10 @@
 LT_MUST_USE lt_status lti_json_parse(json_t **out, lt_ctx *ctx, const char *text, size_t len,
                                      int max_depth, const char *name);
 
+/* A configuration file's text, or NULL, which gives NULL: for the functions below an object without keys. */
+LT_MUST_USE lt_status lti_json_config(json_t **out, lt_ctx *ctx, const char *text,
+                                      const char *name);
+
 /* One key of an object. Absent and null leave *out alone and say so in *found (may be NULL); another type or a value outside
  * [min, max] is LT_ERR_FORMAT. */
 LT_MUST_USE lt_status lti_json_int(lt_ctx *ctx, const json_t *obj, const char *key,

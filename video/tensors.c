@@ -364,10 +364,13 @@ int64_t lti_tensors_parameters(const lti_tensors *t)
 {
     int64_t sum = 0;
     for (int64_t i = 0; t && i < t->count; i++) {
+        const lti_entry *e = &t->entry[i];
         int64_t n = 1;
-        for (int k = 0; k < t->entry[i].ndim; k++)
-            n *= t->entry[i].dim[k]; /* checked when the header was read */
-        if (!t->entry[i].ignored) sum += n;
+        if (e->ignored || !e->bytes)
+            continue; /* no numbers: the other sides may be of any length */
+        for (int k = 0; k < e->ndim; k++)
+            n *= e->dim[k]; /* checked when the header was read */
+        sum += n;
     }
     return sum;
 }
