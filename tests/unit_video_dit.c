@@ -250,8 +250,15 @@ static void one_network_alone_is_timed(void **state)
     lt_bench_options b = {.path = path, .width = 48, .height = 32, .num_frames = 5, .passes = 1};
     if (lt_bench_vae_decode(&r, dev, &b) < 0) fail_msg("%s", lt_error(ctx));
     assert_true(r.tokens == 5 && r.flops > 0 && r.seconds > 0 && r.weight_bytes > 0);
-    b.width = 50;
-    assert_int_equal(lt_bench_vae_decode(&r, dev, &b), LT_ERR_ARG);
+    static const struct {
+        int32_t width, batch, text_rows;
+    } bad[] = {{50, 0, 0}, {1 << 30, 0, 0}, {48, 3, 0}, {48, -1, 0}, {48, 0, -1}};
+    for (size_t i = 0; i < LT_COUNT(bad); i++) {
+        b.width = bad[i].width;
+        b.batch = bad[i].batch;
+        b.text_rows = bad[i].text_rows;
+        assert_int_equal(lt_bench_dit(&r, dev, &b), LT_ERR_ARG);
+    }
     lt_mem_stats m;
     lt_dev_mem_stats(dev, &m);
     assert_int_equal(m.live_total, m.live_bytes[LT_TAG_SCRATCH]);

@@ -1,18 +1,11 @@
 /* bench.c: one network alone, timed, with its operations counted. */
+#include "video/clock.h"
 #include "video/dit.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { MAX_PASSES = 64, PEAK_MS = 300 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+enum { MAX_PASSES = 64, PEAK_MS = 300, MAX_SIDE = 16384, MAX_FRAMES = 4093 };
 
 static int ascending(const void *a, const void *b)
 {
@@ -31,6 +24,13 @@ static lt_status check(lt_ctx *ctx, lt_bench_options *o, lt_dev *dev)
         return lti_fail(ctx, LT_ERR_ARG,
                         "%d frames of %dx%d: sizes must be multiples of 16, frames 4 k + 1",
                         o->num_frames, o->width, o->height);
+    if (o->width > MAX_SIDE || o->height > MAX_SIDE || o->num_frames > MAX_FRAMES)
+        return lti_fail(ctx, LT_ERR_ARG, "%d frames of %dx%d: %d of %dx%d are the most",
+                        o->num_frames, o->width, o->height, MAX_FRAMES, MAX_SIDE, MAX_SIDE);
+    if (o->batch < 1 || o->batch > LTI_DIT_BATCH)
+        return lti_fail(ctx, LT_ERR_ARG, "batch of %d samples: not in 1..%d", o->batch,
+                        LTI_DIT_BATCH);
+    if (o->text_rows < 1) return lti_fail(ctx, LT_ERR_ARG, "%d rows of text", o->text_rows);
     if (o->passes < 1 || o->passes > MAX_PASSES)
         return lti_fail(ctx, LT_ERR_ARG, "%d passes: not in 1..%d", o->passes, MAX_PASSES);
     return LT_OK;
@@ -46,9 +46,9 @@ static lt_status time_passes(lt_bench_result *out, lt_dev *dev, const lt_bench_o
     LT_TRY(fn(arg));
     double peak = lt_peak_flops(dev, o->dtype, PEAK_MS);
     for (int32_t i = 0; i < passes; i++) {
-        const double start = now();
+        const double start = lti_now();
         LT_TRY(fn(arg));
-        t[i] = now() - start;
+        t[i] = lti_now() - start;
         peak += lt_peak_flops(dev, o->dtype, PEAK_MS);
     }
     out->peak_flops = peak / (passes + 1);

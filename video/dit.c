@@ -5,10 +5,10 @@
  *   a few rows at a time: norm(x) modulated ─► up, GELU ─► x += gate * down(..)
  *
  * Nothing of size [N, F] exists, and the three parts of a block use the same scratch one after the other. */
+#include "video/clock.h"
 #include "video/dit_internal.h"
 
 #include <math.h>
-#include <time.h>
 
 typedef struct pass {
     lti_dit_run *r;
@@ -107,19 +107,12 @@ static lt_status attend(const pass *p, lt_mat out, lt_mat q, lt_mat k, lt_mat v,
     return LT_OK;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Self-attention of one sample: what the planner chooses, or the dense plan. */
 static lt_status attend_planned(const pass *p, int32_t block, int32_t s, lt_mat out, lt_mat q,
                                 lt_mat k, lt_mat v, const lt_attn_plan *dense, int64_t lk,
                                 const lt_rope *k_rope)
 {
-    const double start = now();
+    const double start = lti_now();
     const lt_attn_plan *plan = NULL;
     lt_sparse *const sparse = p->r->sparse;
     const lt_sparse_call c = {.layer = block,
@@ -136,7 +129,7 @@ static lt_status attend_planned(const pass *p, int32_t block, int32_t s, lt_mat 
     LT_TRY(attend(p, out, q, k, v, plan ? *plan : *dense, lk, k_rope,
                   plan ? lt_sparse_lse(sparse) : NULL));
     if (sparse) LT_TRY(lt_sparse_finish(sparse, &c, out));
-    p->r->attention_seconds += now() - start;
+    p->r->attention_seconds += lti_now() - start;
     return LT_OK;
 }
 

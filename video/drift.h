@@ -103,6 +103,14 @@ bool lti_drift_escalates(lti_drift *d);
 /* To a file, or from one. */
 LT_MUST_USE lt_status lti_drift_state(lti_drift *d, lti_state *io);
 
+/* Part i of LTI_TILE_SIDE of n lines; what is shorter than that has lines in several parts. */
+static inline void lti_tile_part(int32_t n, int i, int32_t *begin, int32_t *end)
+{
+    *begin = i * n / LTI_TILE_SIDE;
+    *end = (i + 1) * n / LTI_TILE_SIDE;
+    if (*end == *begin) ++*end;
+}
+
 /* measure.c: of the last frame that was measured. */
 void lti_measure_tiles(const lt_measure *m, lti_tiles tile);
 

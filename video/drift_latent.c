@@ -7,14 +7,6 @@
 
 /* ---- fields ---- */
 
-/* Part i of LTI_LATENT_SIDE of n lines; short sides are shared. */
-static void part_of(int32_t n, int i, int32_t *begin, int32_t *end)
-{
-    *begin = i * n / LTI_LATENT_SIDE;
-    *end = (i + 1) * n / LTI_LATENT_SIDE;
-    if (*end == *begin) ++*end;
-}
-
 static const float *plane_of(const lti_latent *z, int32_t channel, int32_t frame)
 {
     return z->z + ((int64_t)channel * z->frames + frame) * z->h * z->w;
@@ -24,8 +16,8 @@ static float tile_mean(const lti_latent *z, int32_t c, int32_t first, int32_t co
 {
     int32_t top, bottom, left, right;
     double sum = 0;
-    part_of(z->h, t / LTI_LATENT_SIDE, &top, &bottom);
-    part_of(z->w, t % LTI_LATENT_SIDE, &left, &right);
+    lti_tile_part(z->h, t / LTI_LATENT_SIDE, &top, &bottom);
+    lti_tile_part(z->w, t % LTI_LATENT_SIDE, &left, &right);
     for (int32_t f = first; f < first + count; f++)
         for (int32_t y = top; y < bottom; y++)
             for (int32_t x = left; x < right; x++)

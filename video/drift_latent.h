@@ -3,9 +3,10 @@
 #ifndef LTI_VIDEO_DRIFT_LATENT_H
 #define LTI_VIDEO_DRIFT_LATENT_H
 
-#include "video/state.h"
+#include "video/drift.h"
 
-enum { LTI_LATENT_SIDE = 8, LTI_LATENT_TILES = 64, LTI_LATENT_CHANNELS = 64 };
+/* As many tiles as a picture has (drift.h). */
+enum { LTI_LATENT_SIDE = LTI_TILE_SIDE, LTI_LATENT_TILES = LTI_TILES, LTI_LATENT_CHANNELS = 64 };
 
 /* A part of a latent: means by tile, and the deviation over the pictures. */
 typedef struct lti_field {

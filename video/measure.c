@@ -182,21 +182,13 @@ static void measure_colour(lt_measure *m, lt_picture *p, const uint8_t *rgb)
     p->saturation = chroma / n;
 }
 
-/* Where the part `i` of LTI_TILE_SIDE of n cells begins and ends; one cell may be in two of them. */
-static void part_of(int32_t n, int i, int32_t *begin, int32_t *end)
-{
-    *begin = i * n / LTI_TILE_SIDE;
-    *end = (i + 1) * n / LTI_TILE_SIDE;
-    if (*end == *begin) ++*end;
-}
-
 void lti_measure_tiles(const lt_measure *m, lti_tiles tile)
 {
     for (int t = 0; t < LTI_TILES; t++) {
         int32_t top, bottom, left, right;
         float sum[3] = {0};
-        part_of(m->rows, t / LTI_TILE_SIDE, &top, &bottom);
-        part_of(m->cols, t % LTI_TILE_SIDE, &left, &right);
+        lti_tile_part(m->rows, t / LTI_TILE_SIDE, &top, &bottom);
+        lti_tile_part(m->cols, t % LTI_TILE_SIDE, &left, &right);
         for (int32_t y = top; y < bottom; y++)
             for (int32_t x = left; x < right; x++)
                 for (int c = 0; c < 3; c++)

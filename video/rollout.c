@@ -346,11 +346,6 @@ int64_t lti_rollout_block(const lti_rollout *r)
     return r->block;
 }
 
-int32_t lti_rollout_steps(const lti_rollout *r)
-{
-    return r->steps;
-}
-
 const lt_cache *lti_rollout_cache(const lti_rollout *r, bool uncond)
 {
     return r->cache[uncond ? LTI_UNCOND : LTI_COND];

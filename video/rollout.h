@@ -72,7 +72,6 @@ int32_t lti_rollout_frames(const lti_rollout *r); /* of it */
 bool lti_rollout_drawn(const lti_rollout *r);     /* it is whole and not kept yet */
 int64_t lti_rollout_block(
     const lti_rollout *r); /* number of the next block to be drawn, or of the drawn one */
-int32_t lti_rollout_steps(const lti_rollout *r);
 const lt_cache *lti_rollout_cache(const lti_rollout *r, bool uncond);
 /* Keys that the present block reads over those of all frames until then. */
 double lti_rollout_density(const lti_rollout *r);

@@ -6,14 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-double lti_session_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- making and unmaking ---- */
 
@@ -150,7 +142,7 @@ lt_status lti_session_cancelled(lt_session *s, const char *where)
 
 void lti_session_progress(lt_session *s, lt_phase phase, int32_t step, int32_t steps)
 {
-    const double t = lti_session_now();
+    const double t = lti_now();
     if (s->o.progress)
         s->o.progress(s->o.progress_user, &(lt_progress){.phase = phase,
                                                          .step = step,
@@ -179,9 +171,9 @@ static bool layer_done(void *user, int32_t done, int32_t layers)
 lt_status lti_session_encode(lt_session *s, lti_text_rows *rows, const char *const *text,
                              int32_t texts)
 {
-    const double t = lti_session_now();
+    const double t = lti_now();
     LT_TRY(lti_model_encode(s->m, rows, text, texts, layer_done, s));
-    s->report.text_seconds += lti_session_now() - t;
+    s->report.text_seconds += lti_now() - t;
     return LT_OK;
 }
 
@@ -227,7 +219,7 @@ lt_status lti_session_denoiser(lti_denoise **out, lt_session *s, int32_t frames,
 
 static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *first_frame)
 {
-    const double t = lti_session_now();
+    const double t = lti_now();
     lti_denoise *d;
     LT_TRY(lti_session_denoiser(&d, s, s->frames, text, first_frame));
     lt_status st = lti_denoise_begin(d, 0);
@@ -241,7 +233,7 @@ static lt_status denoise(lt_session *s, const lti_text_rows *text, const float *
     s->report.dit_passes = lti_denoise_passes(d);
     s->report.dit_flops = lti_denoise_flops(d);
     lti_denoise_destroy(&d);
-    s->report.denoise_seconds = lti_session_now() - t;
+    s->report.denoise_seconds = lti_now() - t;
     return st;
 }
 
@@ -353,7 +345,7 @@ lt_status lti_session_start(lt_session *s)
 {
     if (s->state != LTI_SESSION_NEW) return LT_OK;
     LT_TRY(lti_session_cancelled(s, "starting"));
-    s->start = s->step_start = lti_session_now();
+    s->start = s->step_start = lti_now();
     if (s->o.mode == LT_MODE_AR || s->o.mode == LT_MODE_EXTEND) {
         LT_TRY(open_streamed(s));
     } else {
@@ -415,12 +407,12 @@ static lt_status next_frames(lt_session *s, lt_frames *out)
 {
     LT_TRY(lti_session_start(s));
     LT_TRY(draw_due(s));
-    const double t = lti_session_now();
+    const double t = lti_now();
     const int64_t first = lti_session_number(s, s->pushed);
     LT_TRY(make_group(s, first));
-    describe(s, out, first, lti_session_now() - t);
-    s->report.decode_seconds += lti_session_now() - t;
-    s->report.total_seconds = lti_session_now() - s->start;
+    describe(s, out, first, lti_now() - t);
+    s->report.decode_seconds += lti_now() - t;
+    s->report.total_seconds = lti_now() - s->start;
     if (first == 0) s->report.first_frame_seconds = s->report.total_seconds;
     if (s->pushed == s->frames) {
         s->state = LTI_SESSION_END;

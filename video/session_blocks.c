@@ -52,12 +52,12 @@ lt_status lti_session_open_rollout(lt_session *s)
     const char *const texts[] = {due ? due : s->prompt, s->negative};
     lti_text_rows text;
     LT_TRY(lti_session_encode(s, &text, texts, s->o.guidance_scale > 1 ? 2 : 1));
-    const double t = lti_session_now();
+    const double t = lti_now();
     lt_status st = keep_negative(s, &text);
     if (st >= 0) st = lti_prompts_begin(&s->prompts, texts[0], 0, 0, text.of[0], text.n[0]);
     lti_text_rows_free(&text);
     if (st >= 0) st = lti_session_create_rollout(s, s->prompts.now, s->negative_rows);
-    s->report.denoise_seconds = lti_session_now() - t;
+    s->report.denoise_seconds = lti_now() - t;
     return st;
 }
 
@@ -173,7 +173,7 @@ static lt_status draw_judged(lt_session *s)
  * frames are out before it. Whatever of it is cancelled can be done again. */
 lt_status lti_session_next_block(lt_session *s)
 {
-    const double t = lti_session_now();
+    const double t = lti_now();
     uint64_t allocs = 0, before = allocations(s);
     if (lti_rollout_drawn(s->rollout)) LT_TRY(lti_rollout_keep(s->rollout));
     allocs += allocations(s) - before;
@@ -181,7 +181,7 @@ lt_status lti_session_next_block(lt_session *s)
     before = allocations(s);
     LT_TRY(draw_judged(s));
     allocs += allocations(s) - before;
-    count_block(s, lti_session_now() - t, allocs);
+    count_block(s, lti_now() - t, allocs);
     s->used = 0;
     const int32_t each = lti_rollout_frames(s->rollout);
     lti_session_progress(s, LT_PHASE_DENOISE, (int32_t)s->report.blocks,
@@ -213,7 +213,7 @@ lt_status lt_session_redraw(lt_session *s, int32_t attempt)
         return lti_fail(s->ctx, LT_ERR_ARG, "attempt %d: not in 0..255", attempt);
     if (!lti_session_untouched(s))
         return lti_fail(s->ctx, LT_ERR_ARG, "no block is drawn of which no frame is out");
-    const double t = lti_session_now();
+    const double t = lti_now();
     bool again; /* who asks for another block gets it as it is */
     lti_watch_undo(s);
     lti_watch_weigh(s);
@@ -222,7 +222,7 @@ lt_status lt_session_redraw(lt_session *s, int32_t attempt)
         st = lti_watch_block(s, lti_rollout_change(s->rollout), lti_rollout_frames(s->rollout), 0,
                              attempt, false, &again);
     count_passes(s);
-    s->shown.block_seconds += lti_session_now() - t;
-    s->report.denoise_seconds += lti_session_now() - t;
+    s->shown.block_seconds += lti_now() - t;
+    s->report.denoise_seconds += lti_now() - t;
     return lti_session_settle(s, st);
 }

@@ -23,7 +23,7 @@ static lt_status drawn_together(const lt_session *s, int32_t *frames)
     if (s->o.mode == LT_MODE_AR) {
         lt_cache_policy p;
         LT_TRY(lti_session_policy(&p, s->ctx, &s->m->config.info, &s->o));
-        *frames = p.block > p.first ? p.block : p.first;
+        *frames = p.block; /* the first one is not longer */
     } else if (s->o.mode == LT_MODE_EXTEND) {
         lti_extend_policy p;
         LT_TRY(lti_extend_parse(&p, s->ctx, &s->m->config.info, s->o.extend));
@@ -306,7 +306,7 @@ lt_status lti_watch_block(lt_session *s, float *z, int32_t frames, int32_t first
     lti_watch *w = s->watch;
     *again = false;
     if (!w) return LT_OK;
-    const double t = lti_session_now();
+    const double t = lti_now();
     const lti_latent shape = {w->host, w->channels, frames, s->h, s->w};
     const size_t bytes = (size_t)(w->channels * frames * area(s)) * sizeof(float);
     bool dirty = false;
@@ -322,7 +322,7 @@ lt_status lti_watch_block(lt_session *s, float *z, int32_t frames, int32_t first
         lti_faults_slot(&w->faults, (double)lti_session_number(s, s->pushed) / s->o.fps,
                         block_seconds(s, frames - first)))
         LT_TRY(lti_rollout_change_kept(s->rollout, NULL, NULL, true));
-    s->report.drift_seconds += lti_session_now() - t;
+    s->report.drift_seconds += lti_now() - t;
     return LT_OK;
 }
 
@@ -405,7 +405,7 @@ lt_status lti_watch_frames(lt_session *s)
 {
     lti_watch *w = s->watch;
     if (!w || !s->group) return LT_OK;
-    const double t = lti_session_now();
+    const double t = lti_now();
     const size_t bytes = (size_t)s->o.width * (size_t)s->o.height * 3;
     lt_picture p;
     lti_tiles tile;
@@ -416,7 +416,7 @@ lt_status lti_watch_frames(lt_session *s)
     const bool ends = lti_drift_frame(&w->j.drift, &v, &p, tile, flags);
     if (ends || w->part == 1) gather_part(w);
     if (ends) end_vector(s, &v);
-    s->report.drift_seconds += lti_session_now() - t;
+    s->report.drift_seconds += lti_now() - t;
     return LT_OK;
 }
 

@@ -152,11 +152,11 @@ static lt_status draw_judged(lt_session *s)
 lt_status lti_session_next_segment(lt_session *s)
 {
     lti_extend *x = s->extend;
-    const double t = lti_session_now();
+    const double t = lti_now();
     if (x->segments) LT_TRY(give_on(s));
     lti_denoise_hold(x->d, x->given, x->policy.overlap * area(s), x->frames);
     LT_TRY(draw_judged(s));
-    count_segment(s, lti_session_now() - t);
+    count_segment(s, lti_now() - t);
     s->used = x->frames;
     if (x->policy.naive && x->segments) {
         lt_vae_decoder_reset(s->decoder);

@@ -8,10 +8,10 @@ lt_status lti_session_encode_given(lt_session *s, float **z, int32_t *frames)
     *z = NULL;
     *frames = n ? (n - 1) / s->m->config.info.frame_scale + 1 : 0;
     if (!n) return LT_OK;
-    const double t = lti_session_now();
+    const double t = lti_now();
     LT_TRY(lti_model_encode_frames(s->m, z, s->image ? s->image : s->given, n, s->o.width,
                                    s->o.height, &s->cancel));
-    s->report.encode_seconds += lti_session_now() - t;
+    s->report.encode_seconds += lti_now() - t;
     return LT_OK;
 }
 

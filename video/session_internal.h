@@ -4,6 +4,7 @@
 #ifndef LTI_VIDEO_SESSION_INTERNAL_H
 #define LTI_VIDEO_SESSION_INTERNAL_H
 
+#include "video/clock.h"
 #include "video/extend.h"
 #include "video/model_internal.h"
 #include "video/prompts.h"
@@ -59,7 +60,6 @@ LT_MUST_USE lt_status lti_session_alive(lt_session *s);
 LT_MUST_USE lt_status lti_session_settle(lt_session *s, lt_status st);
 /* The first call makes what all later ones need. */
 LT_MUST_USE lt_status lti_session_start(lt_session *s);
-double lti_session_now(void);
 LT_MUST_USE lt_status lti_session_cancelled(lt_session *s, const char *where);
 void lti_session_count_attention(lt_session *s, const lt_sparse_stats *a);
 void lti_session_progress(lt_session *s, lt_phase phase, int32_t step, int32_t steps);

@@ -390,7 +390,7 @@ static lt_status go_on(lt_session *s, int64_t next)
     if (next != lti_session_number(s, s->pushed) || s->pushed > s->frames)
         return lti_fail(s->ctx, LT_ERR_FORMAT, "%d latent frames are handed out, next is %" PRId64,
                         s->pushed, next);
-    s->step_start = lti_session_now();
+    s->step_start = lti_now();
     s->start = s->step_start - s->report.total_seconds;
     s->state = s->pushed == s->frames ? LTI_SESSION_END : LTI_SESSION_DECODE;
     return LT_OK;
