@@ -274,6 +274,8 @@ static void bad_options_name_the_nearest_good_ones(void **state)
     o = options();
     o.width = -16;
     refused(&w, &o, LT_ERR_ARG, "the nearest is 16");
+    o.width = INT32_MIN;
+    refused(&w, &o, LT_ERR_ARG, "the nearest is 16");
     o.width = 1 << 30;
     refused(&w, &o, LT_ERR_ARG, ": 16384 is the most");
     o = options();

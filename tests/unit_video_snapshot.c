@@ -428,6 +428,59 @@ static void save_one(const world *w)
     free(v.rgb);
 }
 
+/* Also those that say nothing, and the longest. */
+static void every_prompt_can_be_saved(void **state)
+{
+    (void)state;
+    world w;
+    lt_frames f;
+    lt_session *s;
+    char *longest = calloc(1, LT_MAX_PROMPT_BYTES + 2);
+    assert_non_null(longest);
+    memset(longest, 'a', LT_MAX_PROMPT_BYTES);
+    const char *const prompts[] = {"", " \n", longest};
+    open_world(&w, "cpu", 1, LT_F32);
+    lt_session_options o = options("infinity-rope:window=3,block=1");
+    for (size_t i = 0; i < LT_COUNT(prompts); i++) {
+        o.prompt = prompts[i];
+        s = open_session(&w, &o);
+        assert_int_equal(lt_session_next(s, &f), LT_OK);
+        assert_int_equal(lt_session_save(s, saved), LT_OK);
+        lt_session_destroy(&s);
+        s = restore(&w, NULL);
+        assert_int_equal(lt_session_next(s, &f), LT_OK);
+        assert_string_equal(f.prompt_text, prompts[i]);
+        lt_session_destroy(&s);
+    }
+    longest[LT_MAX_PROMPT_BYTES] = 'a';
+    o.prompt = longest;
+    assert_int_equal(lt_session_create(&s, w.model, &o), LT_ERR_ARG);
+    assert_non_null(strstr(lt_error(w.ctx), "longer than 65536 bytes"));
+    o.prompt = "a ball";
+    o.negative_prompt = longest;
+    assert_int_equal(lt_session_create(&s, w.model, &o), LT_ERR_ARG);
+    free(longest);
+    close_world(&w);
+}
+
+/* Cancelled while what it begins with was taken up: there is no state that frames could go on from. */
+static void what_has_not_begun_is_not_saved(void **state)
+{
+    (void)state;
+    world w;
+    lt_frames f;
+    open_world(&w, "cpu", 1, LT_F32);
+    const lt_session_options o = options("infinity-rope:window=3,block=1");
+    lt_session *s = open_session(&w, &o);
+    assert_int_equal(lti_session_open_rollout(s), LT_OK);
+    assert_int_equal(lti_session_open_decoder(s), LT_OK);
+    lt_session_cancel(s);
+    assert_int_equal(lt_session_next(s, &f), LT_ERR_CANCELLED);
+    assert_int_equal(lt_session_save(s, saved), LT_ERR_ARG);
+    lt_session_destroy(&s);
+    close_world(&w);
+}
+
 static uint8_t *read_saved(size_t *n)
 {
     FILE *f = fopen(saved, "rb");
@@ -488,6 +541,25 @@ static void damaged_files_are_refused(void **state)
     close_world(&w);
 }
 
+/* All frames of the block are out, and one is on its way: behind them there is nothing to decode. */
+static void impossible_places_are_refused(void **state)
+{
+    (void)state;
+    world w;
+    video v = space();
+    open_world(&w, "cpu", 1, LT_F32);
+    const lt_session_options o = options("infinity-rope:window=3,block=1");
+    lt_session *s = open_session(&w, &o), *again;
+    assert_int_equal(pull(s, &v, 2), LT_OK);
+    assert_int_equal(s->used, lti_rollout_frames(s->rollout));
+    s->in_group = true;
+    assert_int_equal(lt_session_save(s, saved), LT_OK);
+    assert_int_equal(lt_session_restore(&again, w.model, saved, NULL), LT_ERR_FORMAT);
+    lt_session_destroy(&s);
+    free(v.rgb);
+    close_world(&w);
+}
+
 static int make_model(void **state)
 {
     (void)state;
@@ -515,7 +587,10 @@ int main(void)
         cmocka_unit_test(a_video_goes_on_from_everywhere),
         cmocka_unit_test(a_cancelled_video_goes_on),
         cmocka_unit_test(a_finished_video_goes_on),
+        cmocka_unit_test(every_prompt_can_be_saved),
+        cmocka_unit_test(what_has_not_begun_is_not_saved),
         cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(impossible_places_are_refused),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }

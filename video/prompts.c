@@ -6,26 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <utf8proc.h>
-
 enum { MAX_ROWS = 4096 };
 static const double max_seconds = 1e7;
 
 /* ---- texts ---- */
 
+static bool is_utf8(const char *text)
+{
+    while (*text) {
+        const size_t n = lti_utf8_character(text);
+        if (!n) return false;
+        text += n;
+    }
+    return true;
+}
+
+/* Why it cannot be the text of a change; NULL: it can. (A video's first prompt may be empty.) */
 static const char *text_fault(const char *text)
 {
     const size_t n = text ? strnlen(text, LT_MAX_PROMPT_BYTES + 1) : 0;
     if (n == 0 || strspn(text, " \t\r\n") == n) return "the text is empty";
     if (n > LT_MAX_PROMPT_BYTES) return "the text is longer than 65536 bytes";
-    utf8proc_int32_t c;
-    for (size_t at = 0; at < n;) {
-        const utf8proc_ssize_t used =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c);
-        if (used <= 0) return "the text is not UTF-8";
-        at += (size_t)used;
-    }
-    return NULL;
+    return is_utf8(text) ? NULL : "the text is not UTF-8";
 }
 
 static lti_order *order_of(const char *text, int32_t blend_blocks)
@@ -271,7 +273,7 @@ static lt_status lent_text(lti_state *io, const char *name, const char **text)
         if (!t) return lti_fail(io->ctx, LT_ERR_MEM, "no memory for a prompt");
     }
     lt_status s = lti_state_text(io, name, &t, LT_MAX_PROMPT_BYTES);
-    if (s >= 0 && io->reading && text_fault(t))
+    if (s >= 0 && io->reading && (!t || !is_utf8(t)))
         s = lti_fail(io->ctx, LT_ERR_FORMAT, "%s: no text", name);
     if (s >= 0 && io->reading) {
         *text = t;

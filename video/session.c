@@ -430,10 +430,11 @@ lt_status lti_session_alive(lt_session *s)
 lt_status lti_session_settle(lt_session *s, lt_status st)
 {
     if (st >= 0) return st;
+    const bool whole = s->rollout && s->state != LTI_SESSION_NEW; /* it may be saved yet */
     snprintf(s->message, sizeof s->message, "%s", lt_error(s->ctx));
     s->failure = st;
     s->state = LTI_SESSION_FAILED;
-    if (st != LT_ERR_CANCELLED || !s->rollout) release_device(s);
+    if (st != LT_ERR_CANCELLED || !whole) release_device(s);
     return st;
 }
 

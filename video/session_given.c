@@ -8,6 +8,8 @@ lt_status lti_session_encode_given(lt_session *s, float **z, int32_t *frames)
     *z = NULL;
     *frames = n ? (n - 1) / s->m->config.info.frame_scale + 1 : 0;
     if (!n) return LT_OK;
+    if (!s->image && !s->given)
+        return lti_fail(s->ctx, LT_ERR_ARG, "given_frames %d, but `given` is NULL", n);
     const double t = lti_now();
     LT_TRY(lti_model_encode_frames(s->m, z, s->image ? s->image : s->given, n, s->o.width,
                                    s->o.height, &s->cancel));

@@ -174,6 +174,9 @@ static lt_status after_prompts(lti_state *io, lt_session *s)
     LT_TRY(shown_state(io, &s->shown));
     s->shown.cache_bytes = s->report.cache_bytes;
     LT_TRY(group_state(io, s));
+    if (io->reading && lti_rollout_drawn(s->rollout) && s->in_group && s->used == frames)
+        return lti_fail(io->ctx, LT_ERR_FORMAT, "a group is begun behind the block's %d frames",
+                        frames);
     LT_TRY(lt_vae_decoder_move(s->decoder, &mover));
     LT_TRY(lti_watch_state(s, io));
     return report_state(io, &s->report);

@@ -7,13 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    MAX_POSITIONS = 1024,
-    MAX_STEPS = 10000,
-    MAX_FPS = 1000,
-    MAX_TOKENS = 1 << 27,
-    MAX_GROUPS = 1 << 24
-};
+enum { MAX_POSITIONS = 1024, MAX_FPS = 1000, MAX_TOKENS = 1 << 27, MAX_GROUPS = 1 << 24 };
 
 lt_session_options lt_session_options_default(void)
 {
@@ -39,12 +33,13 @@ static bool off_grid(char *why, size_t size, const grid *g, int32_t value)
         snprintf(rule, sizeof rule, "must be a multiple of %d", g->step);
     else
         snprintf(rule, sizeof rule, "must be %d k + %d", g->step, g->first);
-    const int32_t low = value - (value - g->first) % g->step; /* max is one: low + step fits */
-    if (value < g->first)
+    if (value < g->first) {
         snprintf(why, size, "%s %d: %s; the nearest is %d", g->name, value, rule, g->first);
-    else
-        snprintf(why, size, "%s %d: %s; the nearest are %d and %d", g->name, value, rule, low,
-                 low + g->step);
+        return true;
+    }
+    const int32_t low = value - (value - g->first) % g->step; /* max is one: low + step fits */
+    snprintf(why, size, "%s %d: %s; the nearest are %d and %d", g->name, value, rule, low,
+             low + g->step);
     return true;
 }
 
@@ -140,7 +135,13 @@ static lt_status check_prompts(lt_ctx *ctx, lt_session_options *o)
     LT_TRY(lti_prompts_check(ctx, o->timeline, o->cues, o->fps));
     if (!o->prompt && o->cues && lti_cue_frame(o->timeline, o->fps) == 0)
         o->prompt = o->timeline[0].prompt;
-    return o->prompt ? LT_OK : lti_fail(ctx, LT_ERR_ARG, "no prompt");
+    if (!o->prompt) return lti_fail(ctx, LT_ERR_ARG, "no prompt");
+    const char *const texts[] = {o->prompt, o->negative_prompt};
+    for (size_t i = 0; i < LT_COUNT(texts); i++)
+        if (strnlen(texts[i], LT_MAX_PROMPT_BYTES + 1) > LT_MAX_PROMPT_BYTES)
+            return lti_fail(ctx, LT_ERR_ARG, "%s: longer than %d bytes",
+                            i ? "negative_prompt" : "prompt", LT_MAX_PROMPT_BYTES);
+    return LT_OK;
 }
 
 lt_status lt_session_given_frames(int32_t *out, lt_ctx *ctx, const lt_model_info *info,
