@@ -43,7 +43,7 @@ typedef struct lti_tensors lti_tensors;
 
 /* Opens `path`: a tensor file, or an index of shards (*.safetensors.index.json). Only tensors whose stored names begin with
  * `prefix` are taken, without it (NULL: all, and the prefixes of repacks are taken off by themselves).
- * Errors: LT_ERR_IO, LT_ERR_FORMAT, LT_ERR_MISSING (a shard or a tensor of the index), LT_ERR_UNSUPPORTED (GGUF, pickle), LT_ERR_MEM;
+ * Errors: LT_ERR_IO, LT_ERR_FORMAT, LT_ERR_MISSING (a shard or a tensor of the index), LT_ERR_UNSUPPORTED (GGUF, a bare pickle), LT_ERR_MEM;
  * the message names file and tensor. `ctx` must outlive *out. */
 LT_MUST_USE lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path,
                                        lti_part part, const char *prefix);

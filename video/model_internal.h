@@ -13,7 +13,7 @@ struct lt_model {
     lt_dev *dev;
     lt_ctx *ctx;
     lti_model_files *
-        files; /* text encoder and VAE stay mapped: one is streamed a prompt, one lends its encoder */
+        files; /* text encoder and VAE stay open: one is streamed a prompt, one lends its encoder */
     lti_config config;
     lt_dtype dtype;
     uint64_t

@@ -1,6 +1,6 @@
 /* text.h: the text encoder (UMT5, encoder half) on the operation table. Private to video/ (and tests).
  *
- *   ids ─► rows of the embedding (gathered from the map) ─► per layer: pack its matrices, run, free ─► final norm ─► rows
+ *   ids ─► rows of the embedding (read one by one) ─► per layer: pack its matrices, run, free ─► final norm ─► rows
  *
  * Only real tokens are computed: the reference masks padding as keys and drops its rows, so nothing changes (spec 4.3). Several texts
  * go through the layers together, because reading a layer costs more than computing it; rows do not depend on their company.

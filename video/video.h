@@ -1,5 +1,9 @@
 /* video.h: the engine. Model folders, text encoder, diffusion transformer, generation sessions. Knows nothing of sockets or of
  * video files: it hands out frames.
+ *
+ * Unless a comment says otherwise: a function is for the one thread that owns the context of its device; options are read, not kept;
+ * an object that could not be made is NULL; destroying accepts NULL and sets the pointer to NULL. Texts are UTF-8, pictures RGB of 8
+ * bits, packed, rows top to bottom; sides are in pixels, frames are video frames, and what counts latent frames says so.
  */
 #ifndef LT_VIDEO_H
 #define LT_VIDEO_H
@@ -26,7 +30,8 @@ typedef struct lt_model_options {
 } lt_model_options;
 
 /* Reads headers and configuration, packs DiT and VAE weights. The text encoder stays on disk and is streamed
- * layer by layer when a prompt is encoded. Errors: one message that names file and tensor: LT_ERR_IO, LT_ERR_FORMAT,
+ * layer by layer when a prompt is encoded; a file that has been cut short by then is LT_ERR_IO. `dev` must outlive the model, the
+ * model its sessions. Errors: one message that names file and tensor: LT_ERR_IO, LT_ERR_FORMAT,
  * LT_ERR_MISSING, LT_ERR_SHAPE, LT_ERR_DTYPE, LT_ERR_UNSUPPORTED, LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_model_open(lt_model **out, lt_dev *dev,
                                            const lt_model_options *opt);
@@ -49,7 +54,7 @@ typedef struct lt_model_info {
     char default_negative[2048]; /* "" = empty prompt */
     lt_dtype dtype;
 } lt_model_info;
-/* The same from headers alone, nothing packed: for validation before loading. */
+/* The same from headers alone, nothing packed: for validation before loading; dtype auto is told as bf16. Errors: as lt_model_open. */
 LT_MUST_USE LT_API lt_status lt_model_probe(lt_model_info *out, lt_ctx *ctx,
                                             const lt_model_options *opt);
 LT_API void lt_model_get_info(const lt_model *model, lt_model_info *out);
@@ -97,7 +102,7 @@ typedef enum lt_drift_mode { LT_DRIFT_OFF, LT_DRIFT_WATCH, LT_DRIFT_CORRECT } lt
 typedef enum lt_cfg_mode { LT_CFG_AUTO, LT_CFG_BATCH, LT_CFG_SERIAL } lt_cfg_mode;
 
 typedef struct lt_session_options {
-    const char *prompt;
+    const char *prompt;                     /* at most LT_MAX_PROMPT_BYTES, as the next */
     const char *negative_prompt;            /* NULL = the model's default */
     int32_t width, height, num_frames, fps; /* 0 = the model's default */
     int32_t num_inference_steps;            /* 0 = default */
@@ -106,7 +111,8 @@ typedef struct lt_session_options {
     uint64_t seed;
     lt_solver solver; /* with solver_set */
     bool solver_set;
-    const float *step_list; /* RENOISE */
+    /* RENOISE: timesteps 0..1000, the largest first, in place of num_inference_steps. NULL: in mode AR Self-Forcing's four. */
+    const float *step_list;
     int32_t step_list_len;
     lt_cfg_mode
         cfg_mode; /* AUTO: one batch if it fits memory_limit, else one after the other; same result */
@@ -141,7 +147,7 @@ typedef struct lt_session_options {
 LT_API lt_session_options lt_session_options_default(void);
 
 /* Checks sizes and counts against the model; never changes them silently: the message names the nearest valid values.
- * Fills the defaults in *opt. */
+ * Fills the defaults in *opt, whose texts then may be those of `info`. Errors: LT_ERR_ARG. */
 LT_MUST_USE LT_API lt_status lt_session_validate(lt_ctx *ctx, const lt_model_info *info,
                                                  lt_session_options *opt);
 
@@ -158,14 +164,15 @@ typedef struct lt_estimate {
     double flops;       /* of the whole run */
     uint64_t cache;     /* AR: keys and values of kept frames */
 } lt_estimate;
-/* From headers alone, before loading. */
+/* From headers alone, before loading. Errors: those of lt_model_probe and lt_session_validate; LT_ERR_MEM, *out filled, when it does
+ * not fit opt->memory_limit or the machine. */
 LT_MUST_USE LT_API lt_status lt_session_estimate(lt_estimate *out, lt_ctx *ctx,
                                                  const lt_model_options *model,
                                                  const lt_session_options *opt);
 
 typedef struct lt_session lt_session; /* one timeline */
-/* opt is read, not kept (texts and image are copied). LT_ERR_ARG for values that lt_session_validate refuses, LT_ERR_MEM with the
- * figures when it cannot fit. */
+/* Texts, image and given frames are copied; `search` must outlive the session. LT_ERR_ARG for values that lt_session_validate refuses,
+ * LT_ERR_MEM with the figures when it cannot fit. */
 LT_MUST_USE LT_API lt_status lt_session_create(lt_session **out, lt_model *model,
                                                const lt_session_options *opt);
 LT_API void lt_session_destroy(lt_session **s);
@@ -302,7 +309,7 @@ typedef struct lt_measure lt_measure; /* holds the frame before; constant memory
 LT_MUST_USE LT_API lt_status lt_measure_create(lt_measure **out, lt_dev *dev, int32_t width,
                                                int32_t height);
 LT_API void lt_measure_destroy(lt_measure **m); /* accepts NULL */
-/* rgb: host, [height, width, 3]. */
+/* rgb: host, [height, width, 3]. Errors: those of the device. */
 LT_MUST_USE LT_API lt_status lt_measure_frame(lt_measure *m, lt_picture *out, const uint8_t *rgb);
 
 /* Delta E of two pictures' means. */
@@ -405,25 +412,29 @@ LT_API const char *lt_inject_help(void);
 
 /* ---- pieces, for tests and benchmarks ----------------------------------------------------- */
 
-/* Encodes one text: rows [n, text_dim] f32 to *out (malloc'd), n to *rows. Streams the encoder's layers. */
+/* Encodes one text: rows [n, text_dim] f32 to *out (malloc'd), n to *rows. Streams the encoder's layers. Errors: LT_ERR_ARG (not UTF-8),
+ * LT_ERR_IO, LT_ERR_NUMERIC, LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_model_encode_text(lt_model *model, const char *text, float **out,
                                                   int32_t *rows);
 /* How many texts were encoded before, and their rows still there; how many were not. Any thread. */
 LT_API void lt_model_text_cache(const lt_model *model, uint64_t *hits, uint64_t *misses);
-/* Token ids as the text encoder gets them (cleaned, EOS appended); malloc'd. */
+/* Token ids as the text encoder gets them (cleaned, cut, EOS appended), n >= 1 of them, malloc'd. Errors: LT_ERR_ARG (not UTF-8),
+ * LT_ERR_SHAPE (tokenizer and text encoder do not belong together), LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_model_tokenize(lt_model *model, const char *text, int32_t **ids,
                                                int32_t *n);
 
 /* Speed of the two large networks alone, from their tensor files (no configuration is read: heads are 128 wide). Contents are noise;
- * operations are counted (2 a multiply-add), so seconds say what share of the machine's peak is reached. */
+ * operations are counted (2 a multiply-add), so seconds say what share of the machine's peak is reached. Errors: LT_ERR_ARG, those of
+ * opening the file, LT_ERR_MEM. */
 typedef struct lt_bench_options {
     const char *path; /* tensor file, or index of shards */
     lt_dtype dtype;   /* 0 = auto */
     int32_t width, height, num_frames;
     const char *cache; /* DiT: a block of this policy with a full window, in place of num_frames */
-    int32_t batch; /* DiT: samples in a pass (two share their latent, as guidance does); 0 = 1 */
+    int32_t
+        batch; /* DiT: samples in a pass, at most 2 (they share their latent, as guidance does); 0 = 1 */
     int32_t text_rows; /* DiT: real rows of each prompt; 0 = 64 */
-    int32_t passes;    /* measured, after one that is not; 0 = 3 */
+    int32_t passes;    /* measured, after one that is not, at most 64; 0 = 3 */
 } lt_bench_options;
 typedef struct lt_bench_result {
     double seconds, best_seconds; /* of a pass (VAE: of a whole video): median and least */
