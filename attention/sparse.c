@@ -317,6 +317,12 @@ static lt_status check_call(const lt_sparse *s, const lt_sparse_call *c)
                         "tokens, %d frames of keys%s",
                         (long long)c->lq, (long long)c->lk, s->o.grid.frames, z->frame, z->nkeys,
                         z->cached ? " in a cache" : "");
+    const lt_dtype t = s->o.dtype;
+    if (c->q.dtype != t || c->k.dtype != t || c->v.dtype != t)
+        return lti_fail(s->ctx, LT_ERR_DTYPE,
+                        "attention: q, k, v are %s, %s, %s: the plan is for %s",
+                        lt_dtype_name(c->q.dtype), lt_dtype_name(c->k.dtype),
+                        lt_dtype_name(c->v.dtype), lt_dtype_name(t));
     if (c->layer < 0 || c->layer >= s->o.layers || c->sample < 0 || c->sample >= s->o.samples)
         return lti_fail(s->ctx, LT_ERR_ARG, "attention: layer %d, sample %d of %d and %d", c->layer,
                         c->sample, s->o.layers, s->o.samples);

@@ -53,6 +53,11 @@ static void warms_up_dense(void **state)
     d.call.lq++;
     d.call.layer = 1;
     assert_int_equal(lt_sparse_plan(s, &plan, &d.call), LT_ERR_SHAPE);
+    d.call.lq--;
+    d.call.q.dtype = d.call.k.dtype = d.call.v.dtype = LT_BF16;
+    assert_int_equal(lt_sparse_plan(s, &plan, &d.call), LT_ERR_DTYPE);
+    assert_string_equal(lt_error(f->ctx),
+                        "attention: q, k, v are bf16, bf16, bf16: the plan is for f32");
     lt_sparse_destroy(&s);
     free_data(f->dev, &d);
 }
