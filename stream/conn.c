@@ -73,7 +73,7 @@ void lti_conn_destroy(lti_conn *c)
     free(c);
 }
 
-static void end(lti_conn *c, int code, const char *why)
+void lti_conn_end(lti_conn *c, int code, const char *why)
 {
     if (c->close) return;
     c->close = code;
@@ -83,7 +83,8 @@ static void end(lti_conn *c, int code, const char *why)
 int lti_conn_closing(const lti_conn *c, const char **reason)
 {
     *reason = c->why ? c->why : "";
-    return c->replies ? LTI_CLOSE_NONE : c->close; /* what is to be said is said first */
+    /* what is to be said is said first, to who listens */
+    return c->replies && c->close != LTI_CLOSE_SLOW ? LTI_CLOSE_NONE : c->close;
 }
 
 /* Takes the object. */
@@ -98,7 +99,7 @@ static void answer(lti_conn *c, json_t *message)
         return;
     }
     lti_event_release(e);
-    end(c, LTI_CLOSE_POLICY, "too many messages at once");
+    lti_conn_end(c, LTI_CLOSE_POLICY, "too many messages at once");
 }
 
 static void refuse(lti_conn *c, const char *code, const char *message, const char *param,
@@ -140,7 +141,8 @@ static void join(lti_conn *c, lti_live *l, bool owner, lti_wire wire)
     lti_live_net *n = lti_live_get_net(l);
     if (n->owner && n->owner != c) {
         n->owner->owner = false;
-        end(n->owner, LTI_CLOSE_SUPERSEDED, "another connection has taken the session over");
+        lti_conn_end(n->owner, LTI_CLOSE_SUPERSEDED,
+                     "another connection has taken the session over");
     }
     n->owner = c;
 }
@@ -206,7 +208,7 @@ static void on_hello(lti_conn *c, const lti_message *m)
     const bool by_resume = m->session_id != NULL;
     if (!authorized(c, m->token) && (m->token || !by_resume)) {
         refuse(c, "unauthorized", "this server wants a token that it knows", NULL, false);
-        end(c, LTI_CLOSE_POLICY, "unauthorized");
+        lti_conn_end(c, LTI_CLOSE_POLICY, "unauthorized");
         return;
     }
     answer(c, json_pack("{s:s, s:s, s:s, s:b, s:o*, s:o}", "type", "welcome", "protocol",
@@ -395,7 +397,7 @@ static void act(lti_conn *c, lti_message *m)
         }
         refuse(c, "unauthorized", "this server wants a token: say hello with it first", NULL,
                false);
-        end(c, LTI_CLOSE_POLICY, "unauthorized");
+        lti_conn_end(c, LTI_CLOSE_POLICY, "unauthorized");
         return;
     case LTI_MESSAGE_PROMPT:
     case LTI_MESSAGE_PAUSE:
@@ -419,11 +421,11 @@ void lti_conn_receive(lti_conn *c, const void *data, size_t bytes, bool binary)
     lti_message m;
     if (c->close) return;
     if (too_often(c)) {
-        end(c, LTI_CLOSE_POLICY, "too many messages a second");
+        lti_conn_end(c, LTI_CLOSE_POLICY, "too many messages a second");
         return;
     }
     if (binary) {
-        end(c, LTI_CLOSE_DATA, "binary messages are not taken");
+        lti_conn_end(c, LTI_CLOSE_DATA, "binary messages are not taken");
         return;
     }
     const lt_status s = lti_message_parse(&m, c->srv->ctx, data, bytes);
@@ -596,12 +598,12 @@ void lti_conn_tick(lti_conn *c)
 {
     const double now = lti_now();
     if (!c->spoken && now - c->opened > FIRST_MESSAGE_S)
-        end(c, LTI_CLOSE_POLICY, "no message came");
+        lti_conn_end(c, LTI_CLOSE_POLICY, "no message came");
     const bool watching = c->live && lti_live_get_phase(c->live) != LTI_LIVE_ENDED;
-    if (!watching && now - c->heard > IDLE_S) end(c, LTI_CLOSE_IDLE, "nothing happened");
+    if (!watching && now - c->heard > IDLE_S) lti_conn_end(c, LTI_CLOSE_IDLE, "nothing happened");
     if (c->asked > 0 && now - c->asked > STALL_S * (c->reliable ? 30 : 1))
-        end(c, LTI_CLOSE_SLOW, "too slow");
-    if (c->drained && !watching) end(c, LTI_CLOSE_GOING, "the server is shutting down");
+        c->close = LTI_CLOSE_SLOW; /* whatever else it was to be told */
+    if (c->drained && !watching) lti_conn_end(c, LTI_CLOSE_GOING, "the server is shutting down");
 }
 
 void lti_conn_drain(lti_conn *c, double deadline)

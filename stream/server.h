@@ -469,6 +469,8 @@ void lti_conn_drain(lti_conn *c, double deadline);
 /* ---- http.c, routes.c ---- */
 
 typedef enum lti_method {
+/* It is to be closed, when its replies are sent; the first reason counts. */
+void lti_conn_end(lti_conn *c, int code, const char *why);
     LTI_GET = 1,
     LTI_POST = 2,
     LTI_DELETE = 4,

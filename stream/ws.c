@@ -17,7 +17,7 @@ typedef struct lti_ws {
     struct lti_ws *next;
     char *message; /* being received */
     size_t bytes;
-    bool listed;
+    bool listed, closing;
 } lti_ws;
 
 _Static_assert(sizeof(lti_ws) <= LTI_WS_SESSION_BYTES, "room for it is asked for in server.c");
@@ -40,8 +40,9 @@ static int filter(struct lws *wsi)
     header(wsi, WSI_TOKEN_GET_URI, path, sizeof path);
     header(wsi, WSI_TOKEN_HOST, host, sizeof host);
     header(wsi, WSI_TOKEN_ORIGIN, origin, sizeof origin);
-    const bool too_long = lws_hdr_total_length(wsi, WSI_TOKEN_ORIGIN) >= (int)sizeof origin;
-    const char *problem = too_long ? "origin" : lti_peer_problem(srv, host, origin);
+    const bool too_long = lws_hdr_total_length(wsi, WSI_TOKEN_ORIGIN) >= (int)sizeof origin ||
+                          lws_hdr_total_length(wsi, WSI_TOKEN_HOST) >= (int)sizeof host;
+    const char *problem = too_long ? "name" : lti_peer_problem(srv, host, origin);
     unsigned status = 0;
     if (strcmp(path, "/v1/stream"))
         status = HTTP_STATUS_NOT_FOUND;
@@ -104,25 +105,38 @@ static void closed(lti_ws *w, lt_server *srv)
     w->message = NULL;
 }
 
-static int close_with(struct lws *wsi, int code, const char *why)
+/* When the socket can take it. The library then waits for the peer's answer and reads on until it comes; asking it once more, or in
+ * the middle of a message, would cut the peer off with the code unsent or unread. */
+static int close_with(lti_ws *w, int code, const char *why)
 {
     char text[124];
     snprintf(text, sizeof text, "%s", why);
-    lws_close_reason(wsi, (enum lws_close_status)code, (unsigned char *)text, strlen(text));
+    w->closing = true;
+    lws_close_reason(w->wsi, (enum lws_close_status)code, (unsigned char *)text, strlen(text));
     return -1;
+}
+
+/* The next piece of a message. False: there is no room for it, and the connection ends. */
+static bool take(lti_ws *w, const void *in, size_t len)
+{
+    if (w->bytes + len > LTI_MESSAGE_BYTES)
+        lti_conn_end(w->conn, LTI_CLOSE_BIG, "messages of at most 65536 bytes are taken");
+    else if (!w->message && !(w->message = malloc(LTI_MESSAGE_BYTES)))
+        lti_conn_end(w->conn, LTI_CLOSE_INTERNAL, "out of memory");
+    else {
+        memcpy(w->message + w->bytes, in, len);
+        w->bytes += len;
+        return true;
+    }
+    return false;
 }
 
 static int received(lti_ws *w, struct lws *wsi, const void *in, size_t len)
 {
     if (lws_is_first_fragment(wsi)) w->bytes = 0;
-    if (w->bytes + len > LTI_MESSAGE_BYTES)
-        return close_with(wsi, LTI_CLOSE_BIG, "messages of at most 65536 bytes are taken");
-    if (!w->message && !(w->message = malloc(LTI_MESSAGE_BYTES)))
-        return close_with(wsi, LTI_CLOSE_INTERNAL, "out of memory");
-    memcpy(w->message + w->bytes, in, len);
-    w->bytes += len;
-    if (!lws_is_final_fragment(wsi) || lws_remaining_packet_payload(wsi)) return 0;
-    lti_conn_receive(w->conn, w->message, w->bytes, lws_frame_is_binary(wsi));
+    const bool taken = take(w, in, len);
+    if (taken && (!lws_is_final_fragment(wsi) || lws_remaining_packet_payload(wsi))) return 0;
+    if (taken) lti_conn_receive(w->conn, w->message, w->bytes, lws_frame_is_binary(wsi));
     free(w->message); /* most connections are silent: none keeps a buffer */
     w->message = NULL;
     lws_callback_on_writable(wsi);
@@ -134,7 +148,8 @@ static int writable(lti_ws *w, struct lws *wsi)
     const char *why;
     const int code = lti_conn_closing(w->conn, &why);
     lti_out out;
-    if (code) return close_with(wsi, code, why);
+    if (w->closing) return 0;
+    if (code) return close_with(w, code, why);
     if (lti_conn_next(w->conn, &out)) {
         const int n =
             lws_write(wsi, out.data, out.bytes, out.binary ? LWS_WRITE_BINARY : LWS_WRITE_TEXT);
@@ -170,13 +185,14 @@ int lti_ws_callback(struct lws *wsi, int reason, void *user, void *in, size_t le
 void lti_ws_wake(lt_server *srv)
 {
     for (lti_ws *w = srv->ws_list; w; w = w->next)
-        if (lti_conn_wants_to_write(w->conn)) lws_callback_on_writable(w->wsi);
+        if (!w->closing && lti_conn_wants_to_write(w->conn)) lws_callback_on_writable(w->wsi);
 }
 
 void lti_ws_tick(lt_server *srv)
 {
     const char *why;
     for (lti_ws *w = srv->ws_list; w; w = w->next) {
+        if (w->closing) continue;
         if (srv->draining) lti_conn_drain(w->conn, srv->drain_until - lti_now());
         lti_conn_tick(w->conn);
         const int code = lti_conn_closing(w->conn, &why);
