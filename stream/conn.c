@@ -26,6 +26,7 @@ struct lti_conn {
     lti_wire wire;
     bool sent_init, sent_end, discontinuity, wait_key;
     bool catching_up; /* behind on purpose: joined, resumed or sought */
+    int64_t behind;   /* frames, when it began to */
     int64_t next, event;
     int64_t seek_frame; /* -1: no pace */
     double seek_at;
@@ -120,6 +121,14 @@ static void reject(lti_conn *c, const lti_message *m, const char *code)
 
 /* ---- joining ---- */
 
+/* It goes on with frame `next`, behind the newest one. */
+static void catch_up(lti_conn *c, int64_t next, int64_t end)
+{
+    c->next = next;
+    c->behind = end - next;
+    c->catching_up = true;
+}
+
 static void join(lti_conn *c, lti_live *l, bool owner, lti_wire wire)
 {
     leave(c);
@@ -133,9 +142,7 @@ static void join(lti_conn *c, lti_live *l, bool owner, lti_wire wire)
     lti_hub *h = lti_live_hub(l);
     const lti_hub_state s = lti_hub_look(h);
     c->event = s.end_event;
-    c->next = s.newest_key >= 0 ? s.newest_key : 0;
-    if (s.ended) c->next = s.first;
-    c->catching_up = true;
+    catch_up(c, s.ended ? s.first : s.newest_key >= 0 ? s.newest_key : 0, s.end);
     if (wire == LTI_WIRE_JPEG) lti_hub_want_jpeg(h, 1);
     if (!owner) return;
     lti_live_net *n = lti_live_get_net(l);
@@ -194,10 +201,9 @@ static void resume(lti_conn *c, const lti_message *m)
     }
     join(c, l, true, m->wire);
     c->trusted = true; /* the resume token was given to somebody who was */
-    if (m->last_seq >= 0) c->next = m->last_seq + 1;
-    if (m->last_event >= 0 && m->last_event < c->event) c->event = m->last_event + 1;
     const lti_hub_state s = lti_hub_look(lti_live_hub(l));
-    if (c->next > s.end) c->next = s.end;
+    if (m->last_seq >= 0) catch_up(c, m->last_seq < s.end ? m->last_seq + 1 : s.end, s.end);
+    if (m->last_event >= 0 && m->last_event < c->event) c->event = m->last_event + 1;
     c->discontinuity = m->last_seq < 0; /* else the next frame is the one that it waits for */
     if (lti_hub_get_config(lti_live_hub(l))) answer(c, lti_live_describe(l));
     lti_live_progress(l, c->next, -1);
@@ -328,7 +334,7 @@ static void on_seek(lti_conn *c, const lti_message *m)
     const lti_hub_state s = lti_hub_look(h);
     const double frame = m->live ? (double)s.end : 1e-6 * (double)m->pts_us * k->fps;
     const int64_t key = lti_hub_key_before(h, (int64_t)fmin(frame, (double)s.end));
-    c->next = key < 0 ? 0 : key;
+    catch_up(c, key < 0 ? 0 : key, s.end);
     c->discontinuity = true;
     c->wait_key = c->sent_end = false;
     c->catching_up = true;
@@ -475,6 +481,9 @@ static bool in_time(lti_conn *c, const lti_unit *u, const lti_hub_state *s)
             skip_to(c, s->newest_key, "too_slow");
         } else if (!u->key && !s->ended) {
             c->wait_key = true;
+    /* one for whom ever more is waiting will not catch up */
+    if (c->catching_up && (double)(s->end - c->next) > (double)c->behind + LAG_S * k->fps)
+        c->catching_up = false;
             lti_live_keyframe(c->live);
             return false;
         }

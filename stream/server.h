@@ -18,6 +18,21 @@
 
 #include <jansson.h>
 
+/* ---- thread.c ---- */
+
+typedef struct lti_thread {
+    pthread_t id;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* waits by the monotonic clock */
+    lt_ctx *ctx;            /* for what it does */
+    bool running;           /* until it was joined: whoever started it */
+} lti_thread;
+/* Everything is there before `run` begins. Errors: LT_ERR_MEM; then there is nothing to free. */
+LT_MUST_USE lt_status lti_thread_start(lti_thread *t, lt_ctx *ctx, void *(*run)(void *), void *arg);
+/* Waits for its end, once; the rest stays. */
+void lti_thread_join(lti_thread *t);
+void lti_thread_free(lti_thread *t); /* joins */
+
 /* ---- units: one media unit each, header and payload in one piece, ready to be written to any number of sockets ---- */
 
 enum {

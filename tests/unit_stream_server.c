@@ -83,6 +83,82 @@ static void hub_numbers_events(void **state)
     lt_ctx_destroy(&ctx);
 }
 
+/* A stream that plays without a device: 16 frames a second, a key frame every second. */
+static lti_live *stream_of(lt_server *srv)
+{
+    lt_session_options o = lt_session_options_default();
+    lti_video_request r = {.prompt = strdup("x"), .guidance_scale = -1, .solver = -1};
+    lti_hub_config c = {.width = 64, .height = 64, .fps = 16, .init = calloc(1, 8)};
+    lti_live *l;
+    o.prompt = r.prompt;
+    o.width = o.height = 64;
+    o.fps = 16;
+    o.num_frames = 161;
+    srv->ctx = new_ctx();
+    srv->metrics = lti_metrics_create();
+    srv->o = lt_server_options_default();
+    assert_int_equal(lti_live_create(&l, srv, &(lti_live_options){.request = &r, .session = &o}),
+                     LT_OK);
+    c.init_bytes = 8;
+    lti_hub_configure(lti_live_hub(l), &c);
+    srv->lives = l;
+    return l;
+}
+
+static void push_frames(lti_live *l, int64_t from, int64_t end, double age)
+{
+    for (int64_t f = from; f < end; f++) {
+        lti_unit *u = unit(f, f % 16 == 0, 100);
+        u->born -= age;
+        assert_true(lti_hub_push(lti_live_hub(l), u));
+    }
+}
+
+/* The number of the next frame that it is sent; -1: none now. */
+static int64_t next_frame(lti_conn *c)
+{
+    lti_out out;
+    while (lti_conn_next(c, &out)) {
+        const int64_t frame = out.unit ? out.unit->frame : -1;
+        lti_unit_release(out.unit);
+        lti_event_release(out.event);
+        if (frame >= 0) return frame;
+    }
+    return -1;
+}
+
+static void who_falls_behind_is_sent_on(void **state)
+{
+    (void)state;
+    lt_server srv = {0};
+    lti_live *l = stream_of(&srv);
+    lti_conn *c = lti_conn_create(&srv, false);
+    char watch[200];
+    const int n =
+        snprintf(watch, sizeof watch, "{\"type\":\"watch\",\"session_id\":\"%s\",\"key\":\"%s\"}",
+                 lti_live_id(l), lti_live_key(l));
+    push_frames(l, 0, 25, 1);
+    lti_conn_receive(c, watch, (size_t)n, false);
+    /* who comes late begins with the newest key frame, and may take what is there at its leisure */
+    assert_int_equal(next_frame(c), 16);
+    push_frames(l, 25, 40, 2);
+    assert_int_equal(next_frame(c), 17);
+    /* but not when ever more is waiting, although it never had all */
+    push_frames(l, 40, 60, 2);
+    assert_int_equal(next_frame(c), 48);
+    while (next_frame(c) >= 0)
+        continue;
+    /* who had all: more than a second of video for more than a second */
+    push_frames(l, 60, 75, 2);
+    assert_int_equal(next_frame(c), 60);
+    push_frames(l, 75, 83, 2);
+    assert_int_equal(next_frame(c), 80);
+    lti_conn_destroy(c);
+    lti_live_release(l);
+    lti_metrics_destroy(srv.metrics);
+    lt_ctx_destroy(&srv.ctx);
+}
+
 static uint32_t be32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
@@ -235,6 +311,7 @@ int main(void)
                                        cmocka_unit_test(ranges_and_lengths),
                                        cmocka_unit_test(encoder_gives_a_unit_a_frame),
                                        cmocka_unit_test(pages_and_names),
+                                       cmocka_unit_test(who_falls_behind_is_sent_on),
                                        cmocka_unit_test(messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
