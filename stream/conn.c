@@ -171,19 +171,28 @@ static lt_status defaults(lt_session_options *out, const lt_server *srv)
     return lti_video_request_options(out, srv->ctx, &r, &srv->info, srv->o.max_seconds, &param);
 }
 
+/* The last part of a path: no folder of this machine is told. */
+static json_t *last_name(const char *path)
+{
+    size_t end = strlen(path), from;
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    for (from = end; from && path[from - 1] != '/'; from--)
+        continue;
+    return json_stringn(path + from, end - from);
+}
+
 static json_t *model(const lt_server *srv)
 {
     const lt_model_info *i = &srv->info;
     lt_session_options d;
-    const char *slash = strrchr(srv->o.model.path, '/'); /* no path of this machine is told */
     if (defaults(&d, srv) < 0) return NULL;
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:i, s:i, s:b}", "name",
-                     slash && slash[1] ? slash + 1 : srv->o.model.path, "family", i->family,
-                     "width", d.width, "height", d.height, "num_frames", d.num_frames, "fps", d.fps,
-                     "num_inference_steps", d.num_inference_steps, "guidance_scale",
-                     d.guidance_scale, "flow_shift", d.flow_shift, "mode",
-                     d.mode == LT_MODE_AR ? "ar" : "clip", "size_multiple", i->size_multiple,
-                     "frame_scale", i->frame_scale, "causal", i->causal);
+    return json_pack("{s:o, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:i, s:i, s:b}", "name",
+                     last_name(srv->o.model.path), "family", i->family, "width", d.width, "height",
+                     d.height, "num_frames", d.num_frames, "fps", d.fps, "num_inference_steps",
+                     d.num_inference_steps, "guidance_scale", d.guidance_scale, "flow_shift",
+                     d.flow_shift, "mode", d.mode == LT_MODE_AR ? "ar" : "clip", "size_multiple",
+                     i->size_multiple, "frame_scale", i->frame_scale, "causal", i->causal);
 }
 
 static bool authorized(lti_conn *c, const char *token)
@@ -337,7 +346,6 @@ static void on_seek(lti_conn *c, const lti_message *m)
     catch_up(c, key < 0 ? 0 : key, s.end);
     c->discontinuity = true;
     c->wait_key = c->sent_end = false;
-    c->catching_up = true;
     c->seek_frame = m->live ? -1 : c->next;
     c->seek_at = lti_now();
     answer(c, json_pack("{s:s, s:s*, s:s, s:I, s:I, s:b}", "type", "applied", "event_id",
@@ -473,6 +481,9 @@ static bool in_time(lti_conn *c, const lti_unit *u, const lti_hub_state *s)
         const double ahead = (double)(c->next - c->seek_frame) / k->fps - (now - c->seek_at);
         return ahead <= SEEK_AHEAD_S;
     }
+    /* one for whom ever more is waiting will not catch up */
+    if (c->catching_up && (double)(s->end - c->next) > (double)c->behind + LAG_S * k->fps)
+        c->catching_up = false;
     if (c->catching_up || c->reliable) return true;
     /* both: after a pause of the whole machine everything is old and little is waiting */
     const bool behind = now - u->born > LAG_S && (double)(s->end - c->next) > LAG_S * k->fps;
@@ -481,9 +492,6 @@ static bool in_time(lti_conn *c, const lti_unit *u, const lti_hub_state *s)
             skip_to(c, s->newest_key, "too_slow");
         } else if (!u->key && !s->ended) {
             c->wait_key = true;
-    /* one for whom ever more is waiting will not catch up */
-    if (c->catching_up && (double)(s->end - c->next) > (double)c->behind + LAG_S * k->fps)
-        c->catching_up = false;
             lti_live_keyframe(c->live);
             return false;
         }

@@ -477,6 +477,8 @@ bool lti_conn_next(lti_conn *c, lti_out *out);
 bool lti_conn_wants_to_write(lti_conn *c);
 /* Twice a second: times out, sends what is due. */
 void lti_conn_tick(lti_conn *c);
+/* It is to be closed, when its replies are sent; the first reason counts. */
+void lti_conn_end(lti_conn *c, int code, const char *why);
 /* Why it should be closed; LTI_CLOSE_NONE: it should not. */
 int lti_conn_closing(const lti_conn *c, const char **reason);
 void lti_conn_drain(lti_conn *c, double deadline);
@@ -484,8 +486,6 @@ void lti_conn_drain(lti_conn *c, double deadline);
 /* ---- http.c, routes.c ---- */
 
 typedef enum lti_method {
-/* It is to be closed, when its replies are sent; the first reason counts. */
-void lti_conn_end(lti_conn *c, int code, const char *why);
     LTI_GET = 1,
     LTI_POST = 2,
     LTI_DELETE = 4,

@@ -43,6 +43,7 @@ async def one_stream(server):
     async with Client(server) as c:
         await c.say(type="hello", protocol="longtake.v1")
         welcome = await c.event("welcome")
+        check(welcome["model"]["name"] == "tiny", "no path is told: %r" % welcome["model"]["name"])
         check(welcome["ready"] and welcome["model"]["width"] == 64 and welcome["limits"]["max_message_bytes"] == 65536, "welcome: %r" % welcome)
         await c.say(**START, event_id="s1")
         accepted = await c.event("accepted")
@@ -319,7 +320,7 @@ def leaks(server):
 
 
 async def main():
-    server = Server("--log-requests", "--max-sessions", "2", "--max-queue", "1", "--resume-seconds", "3")
+    server = Server("--log-requests", "--max-sessions", "2", "--max-queue", "1", "--resume-seconds", "3", model=e2e.MODEL + "/")
     try:
         server.wait_ready()
         await one_stream(server)

@@ -307,11 +307,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(hub_keeps_whole_groups),
                                        cmocka_unit_test(hub_numbers_events),
+                                       cmocka_unit_test(who_falls_behind_is_sent_on),
                                        cmocka_unit_test(fragment_has_lengths),
                                        cmocka_unit_test(ranges_and_lengths),
                                        cmocka_unit_test(encoder_gives_a_unit_a_frame),
                                        cmocka_unit_test(pages_and_names),
-                                       cmocka_unit_test(who_falls_behind_is_sent_on),
                                        cmocka_unit_test(messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
