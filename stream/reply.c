@@ -90,7 +90,7 @@ static int hex_digit(char c)
 bool lti_query_get(const char *query, const char *name, char *out, size_t cap)
 {
     const size_t len = strlen(name);
-    *out = 0;
+    memset(out, 0, cap); /* whatever ends it, it ends */
     for (const char *p = query; *p; p += strcspn(p, "&"), p += *p == '&') {
         if (strncmp(p, name, len) || (p[len] != '=' && p[len] != '&' && p[len])) continue;
         size_t n = 0;
@@ -105,7 +105,6 @@ bool lti_query_get(const char *query, const char *name, char *out, size_t cap)
             if (n + 1 >= cap) return false;
             out[n++] = c;
         }
-        out[n] = 0;
         return lti_text_valid(out, n);
     }
     return false;

@@ -541,6 +541,7 @@ void lti_reply_header(lti_http_reply *re, const char *name, const char *fmt, ...
 void lti_reply_status(lti_http_reply *re, lt_ctx *ctx, lt_status s, const char *param);
 /* Segment number i (from 0) of a path. */
 bool lti_path_segment(const char *path, int i, char *out, size_t cap);
+/* False: it is not there, or what is (cut to fit) is not valid. */
 bool lti_query_get(const char *query, const char *name, char *out, size_t cap);
 /* One "bytes=a-b" of a body of `total` bytes. LT_OK, LT_AGAIN: no range asked or one not understood (send all), LT_ERR_ARG: 416. */
 lt_status lti_range_parse(const char *text, int64_t total, int64_t *first, int64_t *last);

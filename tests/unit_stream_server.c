@@ -269,6 +269,10 @@ static void pages_and_names(void **state)
     assert_true(lti_query_get("a=1&key=x%20y&b", "key", out, sizeof out));
     assert_string_equal(out, "x y");
     assert_false(lti_query_get("key=%00", "key", out, sizeof out));
+    memset(out, 'x', sizeof out);
+    assert_false(lti_query_get("key=0123456789abcdef", "key", out, sizeof out));
+    assert_string_equal(out,
+                        "0123456789abcde"); /* too long: cut, so that it is not taken for none */
     assert_false(lti_query_get("monkey=1", "key", out, sizeof out));
     assert_false(lti_text_valid("\xed\xa0\x80", 3) || lti_text_valid("a\x01", 2));
     assert_true(lti_text_valid("\xf0\x9f\x8e\xac\n", 5));
