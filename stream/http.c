@@ -39,26 +39,40 @@ static bool copy_header(struct lws *wsi, enum lws_token_indexes which, char *out
     return lws_hdr_copy(wsi, out, (int)cap, which) >= 0;
 }
 
-static void custom_header(struct lws *wsi, const char *name, char *out, size_t cap)
+/* False: it is too long. */
+static bool custom_header(struct lws *wsi, const char *name, char *out, size_t cap)
 {
     *out = 0;
-    if (lws_hdr_custom_length(wsi, name, (int)strlen(name)) < (int)cap)
-        if (lws_hdr_custom_copy(wsi, out, (int)cap, name, (int)strlen(name)) < 0) *out = 0;
+    if (lws_hdr_custom_length(wsi, name, (int)strlen(name)) >= (int)cap) return false;
+    if (lws_hdr_custom_copy(wsi, out, (int)cap, name, (int)strlen(name)) < 0) *out = 0;
+    return true;
 }
+
+static const struct {
+    enum lws_token_indexes token;
+    lti_method method;
+    const char *name;
+} methods[] = {{WSI_TOKEN_GET_URI, LTI_GET, "GET"},
+               {WSI_TOKEN_POST_URI, LTI_POST, "POST"},
+               {WSI_TOKEN_DELETE_URI, LTI_DELETE, "DELETE"},
+               {WSI_TOKEN_HEAD_URI, LTI_HEAD, "HEAD"},
+               {WSI_TOKEN_OPTIONS_URI, LTI_OPTIONS, "OPTIONS"}};
 
 static lti_method method_of(struct lws *wsi)
 {
-    static const struct {
-        enum lws_token_indexes token;
-        lti_method method;
-    } all[] = {{WSI_TOKEN_GET_URI, LTI_GET},
-               {WSI_TOKEN_POST_URI, LTI_POST},
-               {WSI_TOKEN_DELETE_URI, LTI_DELETE},
-               {WSI_TOKEN_HEAD_URI, LTI_HEAD},
-               {WSI_TOKEN_OPTIONS_URI, LTI_OPTIONS}};
-    for (size_t i = 0; i < LT_COUNT(all); i++)
-        if (lws_hdr_total_length(wsi, all[i].token)) return all[i].method;
+    for (size_t i = 0; i < LT_COUNT(methods); i++)
+        if (lws_hdr_total_length(wsi, methods[i].token)) return methods[i].method;
     return LTI_OTHER;
+}
+
+/* "GET, HEAD"; none: "other". */
+static void method_names(unsigned set, char *out, size_t cap)
+{
+    size_t n = 0;
+    snprintf(out, cap, "other");
+    for (size_t i = 0; i < LT_COUNT(methods) && n < cap; i++)
+        if (set & (unsigned)methods[i].method)
+            n += (size_t)snprintf(out + n, cap - n, "%s%s", n ? ", " : "", methods[i].name);
 }
 
 static void read_query(struct lws *wsi, char *out, size_t cap)
@@ -99,9 +113,11 @@ static bool read_request(lti_http *h, struct lws *wsi, const char *path)
          ok;
     ok = copy_header(wsi, WSI_TOKEN_HOST, r->host, sizeof r->host) && ok;
     ok = copy_header(wsi, WSI_TOKEN_ORIGIN, r->origin, sizeof r->origin) && ok;
-    custom_header(wsi, "idempotency-key:", r->idempotency_key, sizeof r->idempotency_key);
-    custom_header(wsi, "x-request-id:", r->request_id, sizeof r->request_id);
-    if (!good_id(r->request_id)) lti_random_hex(r->request_id, 8);
+    ok =
+        custom_header(wsi, "idempotency-key:", r->idempotency_key, sizeof r->idempotency_key) && ok;
+    if (!custom_header(wsi, "x-request-id:", r->request_id, sizeof r->request_id) ||
+        !good_id(r->request_id))
+        lti_random_hex(r->request_id, 8);
     return ok;
 }
 
@@ -190,13 +206,15 @@ static int reply(lt_server *srv, session *s)
 {
     lti_http *h = s->h;
     uint8_t buf[LWS_PRE + 4096], *start = buf + LWS_PRE, *p = start;
+    char method[16];
     h->replied = true;
     free_body(srv, h);
     lti_count(srv->metrics, LTI_COUNT_HTTP, 1);
+    method_names(h->rq.method, method, sizeof method);
     lti_say(srv, h->re.status >= 500 ? LT_LOG_ERROR : LT_LOG_INFO, "http",
-            "{s:s, s:i, s:s, s:i, s:f}", "request_id", h->rq.request_id, "method",
-            (int)h->rq.method, "path", h->rq.path, "status", h->re.status, "ms",
-            1000 * (lti_now() - h->began));
+            "{s:s, s:s, s:s, s:i, s:f}", "request_id", h->rq.request_id, "method", method, "path",
+            lti_text_valid(h->rq.path, strlen(h->rq.path)) ? h->rq.path : "?", "status",
+            h->re.status, "ms", 1000 * (lti_now() - h->began));
     if (!add_headers(h, &p, buf + sizeof buf)) return -1;
     if (lws_write(h->wsi, start, (size_t)(p - start), LWS_WRITE_HTTP_HEADERS) < (int)(p - start))
         return -1;
@@ -288,6 +306,7 @@ static bool authorized(const lt_server *srv, lti_http_request *rq)
 static bool refused(lt_server *srv, lti_http *h)
 {
     lti_http_reply *re = &h->re;
+    char names[64];
     unsigned allowed = 0;
     const char *problem = lti_peer_problem(srv, h->rq.host, h->rq.origin);
     h->route = lti_route_find(h->rq.path, h->rq.method, &allowed);
@@ -306,6 +325,10 @@ static bool refused(lt_server *srv, lti_http *h)
     else
         return false;
     if (re->status == 401) lti_reply_header(re, "www-authenticate", "Bearer");
+    if (re->status == 405) {
+        method_names(allowed, names, sizeof names);
+        lti_reply_header(re, "allow", "%s", names);
+    }
     return true;
 }
 

@@ -295,6 +295,8 @@ def requests(server):
     check("\nprocess_open_fds" in text and float(text.split("\nlongtake_prompt_cache_hits_total ")[1].split()[0]) > 0, "prompts that were encoded before are not encoded again")
     families = [l.split()[2] for l in text.splitlines() if l.startswith("# TYPE")]
     check(len(families) == len(set(families)), "every family once")
+    line = json.loads([l for l in open(path("serve.log")) if '"abc-1"' in l][0])
+    check(line["event"] == "http" and (line["method"], line["path"], line["status"]) == ("GET", "/", 200), "a request in the log: %r" % line)
     check("a red ball" not in open(path("serve.log")).read(), "no prompt in the log")
 
 
