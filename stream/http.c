@@ -202,6 +202,13 @@ static int finish(lt_server *srv, session *s)
     return lws_http_transaction_completed(wsi) ? -1 : 0;
 }
 
+/* A peer that takes nothing is let go. */
+static void more_to_write(lti_http *h)
+{
+    lws_set_timeout(h->wsi, PENDING_TIMEOUT_HTTP_CONTENT, REPLY_SECONDS);
+    lws_callback_on_writable(h->wsi);
+}
+
 static int reply(lt_server *srv, session *s)
 {
     lti_http *h = s->h;
@@ -219,9 +226,7 @@ static int reply(lt_server *srv, session *s)
     if (lws_write(h->wsi, start, (size_t)(p - start), LWS_WRITE_HTTP_HEADERS) < (int)(p - start))
         return -1;
     if (h->rq.method == LTI_HEAD || h->re.bytes == 0) return finish(srv, s);
-    lws_set_timeout(h->wsi, h->re.pull ? NO_PENDING_TIMEOUT : PENDING_TIMEOUT_HTTP_CONTENT,
-                    h->re.pull ? 0 : REPLY_SECONDS);
-    lws_callback_on_writable(h->wsi);
+    more_to_write(h);
     return 0;
 }
 
@@ -248,8 +253,7 @@ static int write_piece(lt_server *srv, session *s)
         return -1;
     h->sent += n;
     if (last) return finish(srv, s);
-    lws_set_timeout(h->wsi, PENDING_TIMEOUT_HTTP_CONTENT, REPLY_SECONDS);
-    lws_callback_on_writable(h->wsi);
+    more_to_write(h);
     return 0;
 }
 
@@ -261,7 +265,10 @@ static int write_chunk(lt_server *srv, session *s)
     uint8_t buf[LWS_PRE + HEAD + PIECE + 8], *p = buf + LWS_PRE + HEAD;
     char head[16];
     const int n = h->re.pull(h->re.user, p, PIECE);
-    if (n == 0) return 0; /* asked again when something happens */
+    if (n == 0) { /* asked again when something happens */
+        lws_set_timeout(h->wsi, NO_PENDING_TIMEOUT, 0);
+        return 0;
+    }
     if (n < 0) {
         memcpy(buf + LWS_PRE, "0\r\n\r\n", 5);
         if (lws_write(h->wsi, buf + LWS_PRE, 5, LWS_WRITE_HTTP_FINAL) < 5) return -1;
@@ -271,7 +278,7 @@ static int write_chunk(lt_server *srv, session *s)
     memcpy(p - m, head, (size_t)m);
     memcpy(p + n, "\r\n", 2);
     if (lws_write(h->wsi, p - m, (size_t)(m + n + 2), LWS_WRITE_HTTP) < m + n + 2) return -1;
-    lws_callback_on_writable(h->wsi);
+    more_to_write(h);
     return 0;
 }
 
