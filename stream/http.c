@@ -8,10 +8,13 @@
 
 #include <libwebsockets.h>
 
-enum { PIECE = 64 << 10, BODY_SECONDS = 60, REPLY_SECONDS = 60 };
+enum { PIECE = 64 << 10, REPLY_SECONDS = 60 };
 
-/* Of all requests together that are coming in. */
-enum { BODIES_BYTES = 128 << 20 };
+/* Of all requests together that are coming in; of one that is not taken, what is read all the same. */
+enum { BODIES_BYTES = 128 << 20, PASSED_OVER_BYTES = 64 << 20 };
+
+/* A body may take a minute, and more when it is long: what is slower holds room that others want. */
+enum { BODY_SECONDS = 60, BODY_BYTES_A_SECOND = 64 << 10 };
 
 typedef struct lti_http {
     struct lws *wsi;
@@ -345,6 +348,16 @@ static bool is_chunked(struct lws *wsi)
     return lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) > 0;
 }
 
+/* Whether a body that is not taken can be read all the same: then the peer, which may still be sending it, gets the answer; a close in
+ * between would be a reset, which takes the answer with it. */
+static bool can_pass_over(const lti_http *h, struct lws *wsi)
+{
+    const bool has = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
+    const int64_t length = has ? content_length(wsi) : 0;
+    return !is_chunked(wsi) && length >= 0 && length <= PASSED_OVER_BYTES &&
+           (has || (h->rq.method != LTI_POST && h->rq.method != LTI_OTHER));
+}
+
 /* True when a body is on its way that the route takes. */
 static bool awaits_body(lt_server *srv, lti_http *h, struct lws *wsi)
 {
@@ -370,19 +383,11 @@ static bool awaits_body(lt_server *srv, lti_http *h, struct lws *wsi)
     else if (h->want > BODIES_BYTES - srv->body_bytes)
         lti_reply_error(&h->re, 503, "server_error", "busy", NULL,
                         "too many large requests at once");
-    if (h->re.status) {
-        h->close_after = true; /* the body that follows is not a request */
-        return false;
-    }
-    if (h->want == 0) return false;
-    h->body = malloc((size_t)h->want + 1);
-    if (h->body) {
-        srv->body_bytes += h->want;
-        return true;
-    }
-    lti_reply_error(&h->re, 500, "server_error", "out_of_memory", NULL, "out of memory");
-    h->close_after = true;
-    return false;
+    else if (h->want > 0 && !(h->body = malloc((size_t)h->want + 1)))
+        lti_reply_error(&h->re, 500, "server_error", "out_of_memory", NULL, "out of memory");
+    if (h->re.status) h->close_after = !can_pass_over(h, wsi);
+    if (h->body) srv->body_bytes += h->want;
+    return h->body != NULL;
 }
 
 static int handle(lt_server *srv, session *s)
@@ -408,8 +413,7 @@ static int begin(lt_server *srv, session *s, struct lws *wsi, const char *path)
                         "a header is too long");
         h->close_after = true;
     } else if (refused(srv, h))
-        h->close_after = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0 ||
-                         is_chunked(wsi) || h->rq.method == LTI_POST || h->rq.method == LTI_OTHER;
+        h->close_after = !can_pass_over(h, wsi);
     else if (awaits_body(srv, h, wsi)) {
         lws_set_timeout(wsi, PENDING_TIMEOUT_HTTP_CONTENT, BODY_SECONDS);
         return 0;
@@ -422,6 +426,7 @@ static int body_piece(session *s, const void *in, size_t len)
     lti_http *h = s->h;
     if (!h || h->replied || !len) return 0; /* what was refused is thrown away */
     if (!h->body || h->got + len > (size_t)h->want) return -1;
+    if (lti_now() - h->began > BODY_SECONDS + (double)h->want / BODY_BYTES_A_SECOND) return -1;
     memcpy(h->body + h->got, in, len);
     h->got += len;
     h->body[h->got] = 0;

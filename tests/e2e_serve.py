@@ -276,6 +276,22 @@ def requests(server):
                                          ("GET", "/x" * 400, {}, 404), ("GET", "/x" * 600, {}, 431), ("GET", "/healthz", {"Range": "bytes=" + "1" * 200}, 431)):
         status, _, body = server.request(method, where, headers=headers)
         check(status == want and "error" in json.loads(body), "%s %.30s %r: %d, wanted %d" % (method, where, headers, status, want))
+    check(server.request("DELETE", "/healthz")[1]["allow"] == "GET, HEAD", "what is allowed instead")
+    # a body that is refused: the answer, and not a reset while it is still being sent; then the next request
+    for where, headers, want in (("/v1/videos", {}, 413), ("/v1/videos", {"Origin": "http://evil.example"}, 403), ("/healthz", {}, 405)):
+        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        got = []
+        try:
+            c.request("POST", where, body=bytes(30 << 20), headers=headers)
+            for _ in range(2):
+                with c.getresponse() as r:
+                    r.read()
+                    got.append(r.status)
+                c.request("GET", "/healthz")
+        except OSError as e:
+            got.append(e)
+        c.close()
+        check(got == [want, 200], "30 MiB that nobody wants at %s: %r" % (where, got))
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\0\r\n\r\n", b"GET /%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
                  b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n"):
         raw(server, text, 3)
