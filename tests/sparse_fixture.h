@@ -1,8 +1,9 @@
-/* sparse_fixture.h: a device, queries and keys, and calls of attention through the planner. */
+/* sparse_fixture.h: queries and keys, and calls of attention through the planner. */
 #ifndef LT_TESTS_SPARSE_FIXTURE_H
 #define LT_TESTS_SPARSE_FIXTURE_H
 
 #include "attention/attention.h"
+#include "tests/guard_fixture.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -14,41 +15,6 @@
 #include <cmocka.h>
 
 enum { HEADS = 3, SIZE = 12, DIM = HEADS * SIZE, LAYERS = 2 };
-
-typedef struct fixture {
-    lt_ctx *ctx;
-    lt_dev *dev;
-} fixture;
-
-static inline lt_dev *open_device(lt_ctx *ctx, int threads)
-{
-    lt_dev *dev;
-    lt_dev_options opt = lt_dev_options_default();
-    opt.device = "guard";
-    opt.threads = threads;
-    return lt_dev_create(&dev, ctx, &opt) < 0 ? NULL : dev;
-}
-
-static inline int set_up(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    if (!f || lt_ctx_create(&f->ctx, NULL, NULL, LT_LOG_ERROR) < 0) return -1;
-    f->dev = open_device(f->ctx, 2);
-    *state = f;
-    return f->dev ? 0 : -1;
-}
-
-static inline int tear_down(void **state)
-{
-    fixture *f = *state;
-    lt_mem_stats mem;
-    lt_dev_mem_stats(f->dev, &mem);
-    const bool clean = mem.live_bytes[LT_TAG_PLAN] == 0 && mem.live_bytes[LT_TAG_TEST] == 0;
-    lt_dev_destroy(&f->dev);
-    lt_ctx_destroy(&f->ctx);
-    free(f);
-    return clean ? 0 : -1;
-}
 
 static inline float *noise(int64_t n, uint64_t seed)
 {

@@ -160,6 +160,15 @@ static void means_stand_in(void **state)
     free_data(f->dev, &d);
 }
 
+static lt_dev *open_device(lt_ctx *ctx, int threads)
+{
+    lt_dev *dev;
+    lt_dev_options opt = lt_dev_options_default();
+    opt.device = "guard";
+    opt.threads = threads;
+    return lt_dev_create(&dev, ctx, &opt) < 0 ? NULL : dev;
+}
+
 static void threads_do_not_matter(void **state)
 {
     static const char *const texts[] = {"svg:layers=0", "topk:p=0.5", "topk:tau=0.5,centroid"};
