@@ -60,12 +60,12 @@ typedef struct lti_attn_isa {
                         int64_t key, int n, int dim);
     /* A panel made of pieces of panels, n >= 1 in the order of their columns. Reads and writes up to keys - 1 words more than they have. */
     void (*gather)(lti_word *dst, const lti_attn_piece *piece, int n, int words);
-    /* The three that follow take the first n of `rows` rows, at least; what they do to a row does not depend on n.
+    /* The four that follow take the first n of `rows` rows, at least; what they do to a row does not depend on n.
      * s[r, p*keys + j] = q[r] . panel[p][j]. Meanwhile `lines` cache lines at ahead[p] are asked for. */
     void (*scores)(float *s, const void *q, const lti_word *const *panel, int npanels, int words,
                    const lti_word *const *ahead, int lines, int n);
-    /* s[r, j] = s[r, j] * scale + bias[j] + rel[j - r], n columns; -inf where bias[j] is, whatever s is. */
-    void (*shift)(float *s, float scale, const float *bias, const float *rel, int n);
+    /* s[r, j] = s[r, j] * scale + bias[j] + rel[j - r], ncols columns; -inf where bias[j] is, whatever s is. */
+    void (*shift)(float *s, float scale, const float *bias, const float *rel, int ncols, int n);
     /* Weights 2^(s*scale - top) of the first ncols columns, f32 in s or pairs in p, and the new state. */
     void (*softmax)(float *s, void *p, int ncols, float scale, lti_attn_rows *st, int n);
     /* o [npanels][rows][keys] = o * fade + weights . V; fade NULL: o is not read. Meanwhile `lines` cache lines are asked for in every panel, from

@@ -115,10 +115,10 @@ static void gather(lti_word *dst, const lti_attn_piece *piece, int n, int words)
             memcpy(dst + w * NR + piece[i].col, piece[i].from + w * NR, NR * sizeof *dst);
 }
 
-static void shift(float *s, float scale, const float *bias, const float *rel, int n)
+static void shift(float *s, float scale, const float *bias, const float *rel, int ncols, int rows)
 {
-    for (int r = 0; r < MR; r++, s += LTI_ATTN_LD)
-        for (int j = 0; j < n; j++) {
+    for (int r = 0; r < rows; r++, s += LTI_ATTN_LD)
+        for (int j = 0; j < ncols; j++) {
             const float x = s[j] * scale + (rel ? bias[j] + rel[j - r] : bias[j]);
             s[j] = bias[j] == -INFINITY ? -INFINITY : x;
         }

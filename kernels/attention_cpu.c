@@ -280,16 +280,16 @@ static void find_keys(const job *j, const step *s, int slot, lti_word *own,
 }
 
 /* Logits of a step with distances between rows and keys; columns that are not listed become -inf. */
-static void shift_parts(const job *j, const step *s, int32_t row, int slot, float *logits)
+static void shift_parts(const job *j, const step *s, int32_t row, int n, int slot, float *logits)
 {
     const float *rel = j->rel + slot * j->rel_items + j->a->lq - 1 + REL_PAD - row;
     int col = 0;
     for (int i = 0; i <= s->nparts; i++) {
         const lti_attn_part *t = &s->part[i];
         const int to = i < s->nparts ? t->col : s->npanels * j->isa->keys;
-        if (to > col) j->isa->shift(logits + col, j->scale, s->bias + col, NULL, to - col);
+        if (to > col) j->isa->shift(logits + col, j->scale, s->bias + col, NULL, to - col, n);
         if (i == s->nparts) break;
-        j->isa->shift(logits + to, j->scale, s->bias + to, rel + t->key, t->n);
+        j->isa->shift(logits + to, j->scale, s->bias + to, rel + t->key, t->n, n);
         col = to + t->n;
     }
 }
@@ -303,9 +303,9 @@ static void row_block(const job *j, const step *s, const lti_word *const *panel,
     isa->scores(logits, q, panel, s->npanels, (int)j->head_words, h->k, h->k_lines, n);
     const bool shifted = !s->plain || j->rel;
     if (j->rel)
-        shift_parts(j, s, row, slot, logits);
+        shift_parts(j, s, row, n, slot, logits);
     else if (shifted)
-        isa->shift(logits, j->scale, s->bias, NULL, s->npanels * isa->keys);
+        isa->shift(logits, j->scale, s->bias, NULL, s->npanels * isa->keys, n);
     isa->softmax(logits, weights, s->npanels * isa->keys, shifted ? 1.0f : j->scale, st, n);
     isa->values(o, weights, s->part, s->nparts, j->v + slot * j->v_words, j->key_words * isa->keys,
                 (int)j->out_panels, first ? NULL : st->fade, h->v, h->v_lines, n);
