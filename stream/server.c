@@ -12,6 +12,9 @@
 
 #define TICK_S 0.5
 
+/* Streams that have ended and are still kept, whatever their time; descriptors that are not connections. */
+enum { MAX_ENDED = 64, OWN_FILES = 64 };
+
 lt_server_options lt_server_options_default(void)
 {
     return (lt_server_options){.host = "127.0.0.1",
@@ -66,9 +69,13 @@ void lti_server_add_live(lt_server *srv, lti_live *l)
     lti_server_tick_on(srv);
 }
 
-/* Sessions whose owner is gone are stopped, those that ended long ago forgotten. */
+/* Sessions whose owner is gone are stopped, those that ended long ago forgotten, and the oldest when they are many: together they get
+ * the memory that those that run may have. */
 static void look_after_lives(lt_server *srv, double now)
 {
+    const uint64_t most = (uint64_t)srv->o.max_sessions * srv->o.history_bytes;
+    uint64_t bytes = 0;
+    int32_t kept = 0;
     for (lti_live **p = &srv->lives; *p;) {
         lti_live *l = *p;
         lti_live_net *n = lti_live_get_net(l);
@@ -77,7 +84,12 @@ static void look_after_lives(lt_server *srv, double now)
         if (!ended && !n->owner && n->owner_left > 0 && now - n->owner_left > srv->o.resume_seconds)
             lti_live_stop(l, "owner_gone");
         if (!ended && srv->draining && now > srv->drain_until) lti_live_stop(l, "server_stopped");
-        if (n->ended > 0 && now - n->ended > srv->o.keep_seconds && !n->owner) {
+        if (ended && !n->owner) {
+            kept++;
+            bytes += lti_hub_look(lti_live_hub(l)).bytes;
+        }
+        const bool over = now - n->ended > srv->o.keep_seconds || kept > MAX_ENDED || bytes > most;
+        if (ended && !n->owner && over) {
             *p = n->sibling;
             lti_live_release(l);
         } else

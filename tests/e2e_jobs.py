@@ -287,6 +287,17 @@ async def on_disk(server):
         check(metric(server, "jobs_disk_bytes") == len(data), "it counts")
         await c.say(type="seek", pts=0, event_id="s")
         check((await c.event("applied", event_id="s"))["frame"] > 0, "memory has lost its beginning")
+    async with Client(server) as c:
+        await c.say(**dict(LIVE, num_frames=81, crf=1))
+        accepted = await c.event("accepted")
+        check(server.get(url)[0] == 200, "who has gone can still have it")
+        await c.until(lambda i: isinstance(i, serve.Unit) and i.kind == "end")
+    # streams that have ended have the memory of those that may run, 1 MiB, and the oldest leave
+    end = time.monotonic() + 60
+    while server.get(url)[0] == 200 and time.monotonic() < end:
+        time.sleep(0.05)
+    url = "/v1/live/%s/content?key=%s" % (accepted["session_id"], accepted["key"])
+    check(time.monotonic() < end and server.get(url)[0] == 200, "the older of two leaves")
 
 
 def sdk(server):
@@ -482,7 +493,7 @@ try:
     check("a red ball" not in open(path("serve.log")).read(), "no prompt in the log")
 finally:
     server.stop(signal.SIGKILL)
-server = Server("--log-requests", "--history", "1")
+server = Server("--log-requests", "--history", "1", "--max-sessions", "1")
 try:
     server.wait_ready()
     asyncio.run(on_disk(server))
