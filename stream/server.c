@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <libwebsockets.h>
 
@@ -181,6 +182,19 @@ static lt_status check_options(lt_server *srv, lt_ctx *ctx)
     return LT_OK;
 }
 
+/* Descriptors for the network loop. The process keeps some for files: without them jobs would fail because of strangers' connections,
+ * and the loop would turn round a listening socket that it cannot take from. */
+static unsigned connections(lt_server *srv)
+{
+    struct rlimit limit;
+    const rlim_t wanted = (rlim_t)srv->o.max_connections + 16;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted + OWN_FILES)
+        return (unsigned)wanted;
+    const rlim_t n = limit.rlim_cur > 2 * OWN_FILES ? limit.rlim_cur - OWN_FILES : OWN_FILES;
+    lti_say(srv, LT_LOG_WARN, "few_descriptors", "{s:I}", "connections", (json_int_t)n);
+    return (unsigned)n;
+}
+
 static lt_status listen_on(lt_server *srv, lt_ctx *ctx)
 {
     struct lws_context_creation_info info = {0};
@@ -192,9 +206,12 @@ static lt_status listen_on(lt_server *srv, lt_ctx *ctx)
     info.pt_serv_buf_size = 64 << 10;
     info.max_http_header_data = 8192;
     info.max_http_header_pool = 256;
-    info.fd_limit_per_thread = (unsigned)srv->o.max_connections + 16;
+    info.fd_limit_per_thread = connections(srv);
     info.timeout_secs = 10;
     info.keepalive_timeout = 60;
+    info.ka_time = 60; /* peers that vanished while there was nothing to say to them */
+    info.ka_interval = 10;
+    info.ka_probes = 3;
     info.retry_and_idle_policy = &pings;
     srv->lws = lws_create_context(&info);
     if (!srv->lws) return lti_fail(ctx, LT_ERR_MEM, "cannot start libwebsockets");

@@ -3,11 +3,13 @@
 and the official Python SDK where it can be imported: by this Python, or the one that LONGTAKE_OPENAI_PYTHON names
 (python3 -m venv X && X/bin/pip install openai)."""
 import asyncio
+import http.client
 import json
 import os
 import resource
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -445,14 +447,28 @@ async def full_disk():
 
 
 def expired():
-    server = Server("--data-dir", "short", "--retain-seconds", "1")
+    """A crowd of connections takes no descriptor that a job needs; a second after its end it has expired."""
+    server = Server("--data-dir", "short", "--retain-seconds", "1", before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160)))
     try:
         server.wait_ready()
-        ident = create(server, num_frames=5)
+        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+
+        def ask(method, where, fields=None):
+            c.request(method, where, json.dumps(fields) if fields else None, {"Content-Type": "application/json"})
+            with c.getresponse() as r:
+                return json.loads(r.read())
+        ask("GET", "/healthz")
+        crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
+        job, seen = ask("POST", "/v1/videos", {**VIDEO, "num_frames": 5}), set()
         end = time.monotonic() + 60
-        while call(server, "GET", "/v1/videos/" + ident)[0] == 200 and time.monotonic() < end:
+        while "status" in job and time.monotonic() < end:
+            seen.add(job["status"])
             time.sleep(0.05)
+            job = ask("GET", "/v1/videos/" + job["id"])
+        check("completed" in seen and "failed" not in seen, "drawn in a crowd: %r" % seen)
         check(os.listdir(path("short")) == ["jobs.journal"], "a second after its end it has expired: %r" % os.listdir(path("short")))
+        for k in [c, *crowd]:
+            k.close()
     finally:
         server.stop(signal.SIGKILL)
 
