@@ -13,12 +13,9 @@
 enum { COLUMNS = 5, MAX_TILES = 25, TILE = 160 };
 
 struct lti_finisher {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    lti_thread thread;
     lti_job *first, **last; /* {lock} */
     bool quit;              /* {lock} */
-    lt_ctx *ctx;            /* the thread's */
 };
 
 static void path_of(const lti_job *j, const char *end, char out[LTI_JOB_PATH])
@@ -153,15 +150,15 @@ static void *run(void *arg)
 {
     lti_finisher *f = arg;
     for (;;) {
-        pthread_mutex_lock(&f->lock);
+        pthread_mutex_lock(&f->thread.lock);
         while (!f->first && !f->quit)
-            pthread_cond_wait(&f->changed, &f->lock);
+            pthread_cond_wait(&f->thread.changed, &f->thread.lock);
         lti_job *j = f->first;
         if (j) f->first = j->finish_next;
         if (!f->first) f->last = &f->first;
-        pthread_mutex_unlock(&f->lock);
+        pthread_mutex_unlock(&f->thread.lock);
         if (!j) return NULL;
-        finish(j, f->ctx);
+        finish(j, f->thread.ctx);
     }
 }
 
@@ -170,11 +167,11 @@ void lti_finisher_add(lti_finisher *f, lti_job *j, int fd, int64_t bytes)
     j->part = fd;
     j->part_bytes = bytes;
     j->finish_next = NULL;
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(&f->thread.lock);
     *f->last = j;
     f->last = &j->finish_next;
-    pthread_cond_signal(&f->changed);
-    pthread_mutex_unlock(&f->lock);
+    pthread_cond_signal(&f->thread.changed);
+    pthread_mutex_unlock(&f->thread.lock);
 }
 
 lt_status lti_finisher_create(lti_finisher **out, lt_ctx *ctx)
@@ -182,15 +179,8 @@ lt_status lti_finisher_create(lti_finisher **out, lt_ctx *ctx)
     lti_finisher *f = *out = calloc(1, sizeof *f);
     if (!f) return lti_fail(ctx, LT_ERR_MEM, "no memory for jobs");
     f->last = &f->first;
-    pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->changed, NULL);
-    lt_status s = lt_ctx_create(&f->ctx, NULL, NULL, LT_LOG_ERROR);
-    if (s == LT_OK && pthread_create(&f->thread, NULL, run, f))
-        s = lti_fail(ctx, LT_ERR_MEM, "cannot start a thread");
+    const lt_status s = lti_thread_start(&f->thread, ctx, run, f);
     if (s == LT_OK) return LT_OK;
-    lt_ctx_destroy(&f->ctx);
-    pthread_cond_destroy(&f->changed);
-    pthread_mutex_destroy(&f->lock);
     free(f);
     *out = NULL;
     return s;
@@ -200,14 +190,11 @@ void lti_finisher_destroy(lti_finisher **finisher)
 {
     lti_finisher *f = finisher ? *finisher : NULL;
     if (!f) return;
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(&f->thread.lock);
     f->quit = true;
-    pthread_cond_signal(&f->changed);
-    pthread_mutex_unlock(&f->lock);
-    pthread_join(f->thread, NULL);
-    lt_ctx_destroy(&f->ctx);
-    pthread_cond_destroy(&f->changed);
-    pthread_mutex_destroy(&f->lock);
+    pthread_cond_signal(&f->thread.changed);
+    pthread_mutex_unlock(&f->thread.lock);
+    lti_thread_free(&f->thread);
     free(f);
     *finisher = NULL;
 }

@@ -10,10 +10,7 @@
 #define JOB_SLACK_S 1.0
 
 struct lti_sched {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool joined;
+    lti_thread thread;
     lti_sched_options o;
     lt_dev_options device;
     lt_model_options model;
@@ -22,7 +19,6 @@ struct lti_sched {
     lti_sched_state state;
     bool quit, loaded, poked;
     /* device thread */
-    lt_ctx *ctx;
     lt_dev *dev;
     lt_model *net;
     uint64_t turns;
@@ -131,50 +127,50 @@ static lt_status has_room(const lti_sched *s, const lti_task *t, double *wait)
 
 lt_status lti_sched_room(lti_sched *s, const lti_task *t, double *wait)
 {
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->thread.lock);
     const lt_status st = has_room(s, t, wait);
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->thread.lock);
     return st;
 }
 
 lt_status lti_sched_submit(lti_sched *s, lti_task *t, double *wait)
 {
     t->position = -2; /* not told yet */
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->thread.lock);
     const lt_status st = has_room(s, t, wait);
     if (st == LT_OK) {
         append(&s->queue[t->live], t);
         let_in(s);
         count_queues(s);
         s->poked = true;
-        pthread_cond_signal(&s->changed);
+        pthread_cond_signal(&s->thread.changed);
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->thread.lock);
     return st;
 }
 
 void lti_sched_stop(lti_sched *s, lti_task *t)
 {
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->thread.lock);
     t->stop = true; /* queued ones too: the device thread closes them */
     s->poked = true;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    pthread_cond_signal(&s->thread.changed);
+    pthread_mutex_unlock(&s->thread.lock);
 }
 
 void lti_sched_wake(lti_sched *s)
 {
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->thread.lock);
     s->poked = true;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    pthread_cond_signal(&s->thread.changed);
+    pthread_mutex_unlock(&s->thread.lock);
 }
 
 lti_sched_state lti_sched_look(lti_sched *s)
 {
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->thread.lock);
     const lti_sched_state st = s->state;
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->thread.lock);
     return st;
 }
 
@@ -184,16 +180,16 @@ static void end_task(lti_sched *s, lti_task *t, lt_status why)
 {
     char message[512] = "";
     if (why < 0 && why != LT_ERR_CANCELLED)
-        snprintf(message, sizeof message, "%s", lt_error(s->ctx));
-    pthread_mutex_lock(&s->lock);
+        snprintf(message, sizeof message, "%s", lt_error(s->thread.ctx));
+    pthread_mutex_lock(&s->thread.lock);
     if (take_out(&s->active, t)) count(s, t, false);
     take_out(&s->queue[t->live], t);
     count_queues(s);
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->thread.lock);
     t->ops->close(t, why, message);
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->thread.lock);
     let_in(s); /* after its memory is free */
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->thread.lock);
 }
 
 static lti_task *find_stopped(const lti_sched *s)
@@ -232,13 +228,13 @@ static void sleep_until_changed(lti_sched *s, double seconds)
     struct timespec t;
     if (!isfinite(seconds)) {
         while (!s->poked)
-            pthread_cond_wait(&s->changed, &s->lock);
+            pthread_cond_wait(&s->thread.changed, &s->thread.lock);
     } else {
         clock_gettime(CLOCK_MONOTONIC, &t);
         const double at = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec + fmax(seconds, 0.001);
         t.tv_sec = (time_t)at;
         t.tv_nsec = (long)((at - floor(at)) * 1e9);
-        while (!s->poked && !pthread_cond_timedwait(&s->changed, &s->lock, &t))
+        while (!s->poked && !pthread_cond_timedwait(&s->thread.changed, &s->thread.lock, &t))
             continue;
     }
 }
@@ -250,19 +246,19 @@ static lt_status work(lti_sched *s, lti_task *t)
     t->busy = true;
     if (!t->opened) {
         t->opened = true;
-        st = t->ops->open(t, s->net, s->ctx);
+        st = t->ops->open(t, s->net, s->thread.ctx);
     }
-    if (st == LT_OK) st = t->ops->step(t, s->ctx);
+    if (st == LT_OK) st = t->ops->step(t, s->thread.ctx);
     t->busy = false;
     lt_mem_stats m;
     uint64_t hits, misses;
     lt_dev_mem_stats(s->dev, &m);
     lt_model_text_cache(s->net, &hits, &misses);
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->thread.lock);
     s->state.device = m;
     s->state.text_hits = hits;
     s->state.text_misses = misses;
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->thread.lock);
     return st;
 }
 
@@ -271,12 +267,12 @@ static void run_tasks(lti_sched *s)
 {
     for (;;) {
         double wait;
-        pthread_mutex_lock(&s->lock);
+        pthread_mutex_lock(&s->thread.lock);
         s->poked = false;
         lti_task *stopped = find_stopped(s), *t = stopped ? NULL : choose(s, &wait);
         const bool over = s->quit && !stopped;
         if (!stopped && !t && !over) sleep_until_changed(s, wait);
-        pthread_mutex_unlock(&s->lock);
+        pthread_mutex_unlock(&s->thread.lock);
         if (over) return;
         if (stopped) {
             end_task(s, stopped, LT_ERR_CANCELLED);
@@ -307,10 +303,10 @@ void lti_sched_yield(lti_sched *s, lti_task *t)
 {
     const double now = lti_now(), share = t->yielded > 0 ? now - t->yielded : 0;
     for (;;) {
-        pthread_mutex_lock(&s->lock);
+        pthread_mutex_lock(&s->thread.lock);
         lti_task *stopped = s->quit ? NULL : find_stopped(s),
                  *other = stopped || s->quit || t->stop ? NULL : choose_urgent(s, t);
-        pthread_mutex_unlock(&s->lock);
+        pthread_mutex_unlock(&s->thread.lock);
         if (stopped) {
             end_task(s, stopped, LT_ERR_CANCELLED);
             continue;
@@ -331,14 +327,14 @@ static uint64_t free_memory(lti_sched *s)
     lt_session_options o = lt_session_options_default();
     o.prompt = "x";
     lt_model_get_info(s->net, &info);
-    if (lt_session_validate(s->ctx, &info, &o) < 0) return 0;
-    if (lt_session_estimate(&e, s->ctx, &s->model, &o) < 0) return 0;
+    if (lt_session_validate(s->thread.ctx, &info, &o) < 0) return 0;
+    if (lt_session_estimate(&e, s->thread.ctx, &s->model, &o) < 0) return 0;
     return e.available;
 }
 
 static lt_status load(lti_sched *s)
 {
-    LT_TRY(lt_dev_create(&s->dev, s->ctx, &s->device));
+    LT_TRY(lt_dev_create(&s->dev, s->thread.ctx, &s->device));
     return lt_model_open(&s->net, s->dev, &s->model);
 }
 
@@ -346,18 +342,18 @@ static void *device_thread(void *arg)
 {
     lti_sched *s = arg;
     const lt_status st = load(s);
-    s->o.ready(s->o.user, st, st < 0 ? lt_error(s->ctx) : "");
+    s->o.ready(s->o.user, st, st < 0 ? lt_error(s->thread.ctx) : "");
     if (st == LT_OK) {
         const uint64_t memory = s->o.memory ? s->o.memory : free_memory(s);
-        pthread_mutex_lock(&s->lock);
+        pthread_mutex_lock(&s->thread.lock);
         s->state.memory = memory;
         s->loaded = true;
         let_in(s);
-        pthread_mutex_unlock(&s->lock);
+        pthread_mutex_unlock(&s->thread.lock);
     } else {
-        pthread_mutex_lock(&s->lock);
+        pthread_mutex_lock(&s->thread.lock);
         s->quit = true; /* nothing will ever run */
-        pthread_mutex_unlock(&s->lock);
+        pthread_mutex_unlock(&s->thread.lock);
     }
     run_tasks(s);
     lt_model_close(&s->net);
@@ -372,19 +368,9 @@ lt_status lti_sched_create(lti_sched **out, lt_ctx *ctx, const lti_sched_options
     s->o = *o;
     s->device = *o->device;
     s->model = *o->model;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&s->lock, NULL);
-    lt_status st = lt_ctx_create(&s->ctx, NULL, NULL, LT_LOG_ERROR);
-    if (st == LT_OK && pthread_create(&s->thread, NULL, device_thread, s))
-        st = lti_fail(ctx, LT_ERR_MEM, "cannot start a thread");
+    s->state.memory = o->memory;
+    const lt_status st = lti_thread_start(&s->thread, ctx, device_thread, s);
     if (st == LT_OK) return LT_OK;
-    lt_ctx_destroy(&s->ctx);
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->changed);
     free(s);
     *out = NULL;
     return st;
@@ -392,13 +378,11 @@ lt_status lti_sched_create(lti_sched **out, lt_ctx *ctx, const lti_sched_options
 
 void lti_sched_finish(lti_sched *s)
 {
-    if (s->joined) return;
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->thread.lock);
     s->quit = s->poked = true;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-    pthread_join(s->thread, NULL);
-    s->joined = true;
+    pthread_cond_signal(&s->thread.changed);
+    pthread_mutex_unlock(&s->thread.lock);
+    lti_thread_join(&s->thread);
 }
 
 void lti_sched_destroy(lti_sched **sched)
@@ -406,9 +390,7 @@ void lti_sched_destroy(lti_sched **sched)
     lti_sched *s = sched ? *sched : NULL;
     if (!s) return;
     lti_sched_finish(s);
-    lt_ctx_destroy(&s->ctx);
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->changed);
+    lti_thread_free(&s->thread);
     free(s);
     *sched = NULL;
 }
