@@ -29,6 +29,8 @@ static lt_status check_resumed(lt_ctx *ctx, const lti_settings *s)
                  {"mode", s->mode.word >= 0},
                  {"cache", s->cache != NULL},
                  {"attention", strcmp(s->attention, "dense") != 0},
+                 {"drift", s->drift != LTI_DRIFT_OFF},
+                 {"inject", s->inject != NULL},
                  {"prompt-file", s->prompt_file != NULL}};
     for (size_t i = 0; i < LT_COUNT(fixed); i++)
         if (fixed[i].given)
@@ -120,8 +122,10 @@ static lt_status render(lti_job *j)
     if (s == LT_OK) s = open_places(j);
     if (s == LT_OK && !j->set->quiet) {
         lti_job_describe(j, line, sizeof line);
-        fprintf(stderr, "%s (%s): %s; %.2f GiB\n", lti_base_name(j->model->path), j->info->family,
-                line, (double)j->estimate.total_peak / (1 << 30));
+        fprintf(stderr, "%s (%s): %s", lti_base_name(j->model->path), j->info->family, line);
+        if (!j->set->resume)
+            fprintf(stderr, "; %.2f GiB", (double)j->estimate.total_peak / (1 << 30));
+        fputc('\n', stderr);
     }
     if (s == LT_OK && !model) s = lt_model_open(&model, j->dev, j->model);
     if (s == LT_OK && lti_interrupted(j->interrupt))

@@ -63,7 +63,7 @@ static void *wait_for_signals(void *arg)
             pthread_sigmask(SIG_UNBLOCK, &it->signals, NULL);
             raise(sig);
         }
-        if (write(STDERR_FILENO, text, sizeof text - 1) < 0) continue;
+        (void)!write(STDERR_FILENO, text, sizeof text - 1); /* the terminal may be gone: SIGHUP */
         pthread_mutex_lock(&it->lock);
         if (it->session) lt_session_cancel(it->session);
         pthread_mutex_unlock(&it->lock);

@@ -135,10 +135,10 @@ r = longtake("inspect", MODEL, "--json")
 check(r.returncode == 0 and json.loads(r.stdout)["family"].startswith("wan2"), "inspect of a model")
 
 
-def interrupt(name, sig, wait, *args):
-    """Starts a long render, and a signal when wait(process) says so."""
+def interrupt(name, sig, wait, *args, stderr=subprocess.PIPE):
+    """Starts a long render, and a signal when wait() says so."""
     p = subprocess.Popen([e2e.PROGRAM, "render", PROMPT, "-o", name, "--model", MODEL, "--seed", "7", *args], cwd=e2e.WORK,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                         stdout=subprocess.PIPE, stderr=stderr, text=True)
     deadline = time.time() + 120
     while not wait() and p.poll() is None and time.time() < deadline:
         time.sleep(0.02)
@@ -159,6 +159,10 @@ if exists("c.partial.mp4"):
     check(str(info["frames"]) in err, "the message says how many frames there are")
 else:
     check(False, "a partial file")
+with open(os.devnull, "rb") as gone:  # as when the terminal has been closed: what is said goes nowhere
+    status, out, err = interrupt("h.mp4", signal.SIGHUP, lambda: exists("hf/000000.png"), "--frames-dir", "hf", "--num-frames", "401",
+                                 "--num-inference-steps", "1", "--guidance-scale", "1", stderr=gone)
+check(status == 1 and not exists("h.mp4") and exists("h.partial.mp4"), "SIGHUP without a terminal: %d" % status)
 status, out, err = interrupt("t.mp4", signal.SIGTERM, lambda: exists("t.mp4.part"), "--num-inference-steps", "1000", "--size", "256x256")
 check(status == 1, "SIGTERM: %d" % status)
 check(not [p for p in e2e.leftovers() if p != "full.mp4.part"], "leftovers: %r" % e2e.leftovers())
