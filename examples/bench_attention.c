@@ -7,6 +7,7 @@
  * data. Recall = exp(lse of what was read - lse of all): the exact part of the weight that was kept, row by row. */
 #include "attention/attention.h"
 #include "examples/bench.h"
+#include "examples/numbers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { HEAD_DIM = 128, MAX_METHODS = 64, MAX_REPEAT = 100 };
+enum { HEAD_DIM = 128, MAX_REPEAT = 100 };
 
 /* Densities near 0.3, 0.2 and 0.1 for each; radial and svg cannot go under what their bands take. */
 static const char default_methods[] =
@@ -51,22 +52,10 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int by_float(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
 }
 
 /* ---- data ---- */
@@ -197,6 +186,7 @@ static lt_status compare(bench *b, figures *f)
 static lt_status time_method(bench *b, lt_sparse *s, figures *f)
 {
     double dense[MAX_REPEAT], sparse[MAX_REPEAT], ratio[MAX_REPEAT];
+    const size_t n = (size_t)b->repeat;
     lt_sparse_stats before, after;
     LT_TRY(run_sparse(b, s)); /* scratch is made and pages are touched */
     LT_TRY(get_result(b, b->out, b->lse, lt_sparse_order(s)));
@@ -213,10 +203,10 @@ static lt_status time_method(bench *b, lt_sparse *s, figures *f)
     lt_sparse_get_stats(s, &after);
     f->planning = (after.seconds - before.seconds) / b->repeat;
     f->density = after.sparse_all > 0 ? after.sparse_read / after.sparse_all : 1;
-    f->speedup = median(ratio, b->repeat);
+    f->speedup = lti_median(ratio, n);
     f->speedup_low = ratio[0];
-    f->seconds = median(sparse, b->repeat);
-    f->dense_seconds = median(dense, b->repeat);
+    f->seconds = lti_median(sparse, n);
+    f->dense_seconds = lti_median(dense, n);
     const double flops = 4 * (double)b->n * (double)b->n * (double)b->cols * f->density;
     f->share = b->peak > 0 ? flops / f->seconds / b->peak : 0;
     return compare(b, f);
@@ -317,8 +307,8 @@ static lt_status write_csv(lt_ctx *ctx, const char *path, const json_t *rows)
     static const char *const keys[] = {
         "density",       "seconds",       "dense_seconds", "planning_seconds", "speedup",
         "speedup_least", "share_of_peak", "recall",        "recall_p5",        "output_error"};
-    FILE *f = fopen(path, "we");
-    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
+    FILE *f = lti_text_create(ctx, path);
+    if (!f) return LT_ERR_IO;
     fputs("attention", f);
     for (size_t k = 0; k < LT_COUNT(keys); k++)
         fprintf(f, ",%s", keys[k]);
@@ -329,8 +319,7 @@ static lt_status write_csv(lt_ctx *ctx, const char *path, const json_t *rows)
             fprintf(f, ",%.6g", json_real_value(json_object_get(r, keys[k])));
     }
     fputc('\n', f);
-    const bool bad = ferror(f);
-    return fclose(f) || bad ? lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path) : LT_OK;
+    return lti_text_end(f, ctx, path, LT_OK);
 }
 
 static lt_status write_files(bench *b, const lti_settings *set, json_t *machine)

@@ -4,11 +4,9 @@
 #include "examples/bench_drift.h"
 #include "examples/bench.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const lti_drift_scene scenes[] = {
     {"still",
@@ -35,7 +33,6 @@ static const lti_drift_scene scenes[] = {
      {"grass", "red", "ball", NULL, NULL},
      {"night", "yellow", "star", NULL, NULL},
      false}};
-static const char *const modes[] = {"off", "watch", "correct"};
 static const char default_ways[] = "ar extend extend:naive";
 
 typedef struct bench {
@@ -50,7 +47,6 @@ typedef struct bench {
     bool checked; /* frames are of the size that the checker knows */
     const char *dir;
     lti_rollouts all;
-    FILE *log; /* where lines go: standard output */
 } bench;
 
 /* ---- one rollout ---- */
@@ -244,18 +240,17 @@ static lt_status check_watch(bench *b, const lti_drift_rollout *r)
                     r->way, r->scene->name, (int)r->seed);
 }
 
-static void print_rollout(bench *b, const lti_drift_rollout *r)
+static void print_rollout(const lti_drift_rollout *r)
 {
     const lti_drift_ends e = lti_drift_ends_of(r);
-    fprintf(
-        b->log,
+    printf(
         "%-14s %-8s %-8s %4d  %+7.3f %6.2f %+6.2f %+6.2f %5.0f%% %5.0f %5.0f%% %5.0f%% %4lld %4lld "
         "%4lld %6.2f%%\n",
-        r->way, r->scene->name, modes[r->mode], (int)r->seed, e.exposure, e.distance, e.saturation,
-        e.sharpness, 100 * e.motion, e.holds, 100 * e.adherence_first, 100 * e.adherence_last,
-        (long long)r->actions, (long long)r->report.drift_redraws, (long long)r->report.alarms,
-        100 * r->report.drift_seconds / r->report.total_seconds);
-    fflush(b->log);
+        r->way, r->scene->name, lti_drift_mode_name(r->mode), (int)r->seed, e.exposure, e.distance,
+        e.saturation, e.sharpness, 100 * e.motion, e.holds, 100 * e.adherence_first,
+        100 * e.adherence_last, (long long)r->actions, (long long)r->report.drift_redraws,
+        (long long)r->report.alarms, 100 * r->report.drift_seconds / r->report.total_seconds);
+    fflush(stdout);
 }
 
 static lt_status add_rollout(bench *b, const char *way, const lti_drift_scene *scene, int mode,
@@ -269,19 +264,20 @@ static lt_status add_rollout(bench *b, const char *way, const lti_drift_scene *s
     snprintf(r->way, sizeof r->way, "%s", way);
     LT_TRY(roll(b, r));
     LT_TRY(check_watch(b, r));
-    print_rollout(b, r);
+    print_rollout(r);
     return LT_OK;
 }
 
 static lt_status run_way(bench *b, const char *way)
 {
     const bool ar = !strcmp(way, "ar");
-    if (!ar && strncmp(way, "extend", 6) != 0)
+    const bool extend = !strncmp(way, "extend", 6) && (!way[6] || way[6] == ':');
+    if ((!ar && !extend) || strlen(way) >= sizeof b->all.rollout->way)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: '%.40s' is not ar or extend[:KEYS]", way);
     for (size_t i = 0; i < LT_COUNT(scenes); i++) {
         if (scenes[i].second && !ar) continue; /* one prompt for all segments */
         for (uint64_t seed = 1; seed <= (uint64_t)b->set->seeds; seed++)
-            for (int mode = 0; mode < (int)LT_COUNT(modes); mode++)
+            for (int mode = 0; mode < LTI_DRIFT_MODES; mode++)
                 LT_TRY(add_rollout(b, way, &scenes[i], mode, seed));
     }
     return LT_OK;
@@ -294,9 +290,9 @@ static lt_status run_all(bench *b)
     if (strlen(list) >= sizeof text)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: more than %zu bytes", sizeof text - 1);
     snprintf(text, sizeof text, "%s", list);
-    fprintf(b->log, "%-14s %-8s %-8s %4s  %7s %6s %6s %6s %6s %5s %6s %6s %4s %4s %4s %7s\n", "way",
-            "scene", "drift", "seed", "EV", "dE", "chroma", "sharp", "motion", "holds", "first",
-            "last", "act", "again", "alarm", "cost");
+    printf("%-14s %-8s %-8s %4s  %7s %6s %6s %6s %6s %5s %6s %6s %4s %4s %4s %7s\n", "way", "scene",
+           "drift", "seed", "EV", "dE", "chroma", "sharp", "motion", "holds", "first", "last",
+           "act", "again", "alarm", "cost");
     char *save;
     for (char *way = strtok_r(text, " ", &save); way; way = strtok_r(NULL, " ", &save))
         LT_TRY(run_way(b, way));
@@ -315,9 +311,7 @@ static lt_status prepare(bench *b)
     b->checked = w == LTI_TOY_SIZE && h == LTI_TOY_SIZE;
     b->all.rollout = calloc(LTI_DRIFT_ROLLOUTS, sizeof *b->all.rollout);
     if (!b->all.rollout) return lti_fail(b->ctx, LT_ERR_MEM, "no memory for the rollouts");
-    if (b->dir && mkdir(b->dir, 0777) && errno != EEXIST)
-        return lti_fail(b->ctx, LT_ERR_IO, "--out-dir %s: %s", b->dir, strerror(errno));
-    return LT_OK;
+    return b->dir ? lti_folder_make(b->ctx, b->dir) : LT_OK;
 }
 
 static lt_status run(bench *b, const lt_model_options *options)
@@ -341,7 +335,7 @@ lt_status lti_bench_drift(lt_ctx *ctx, const lti_settings *set, lti_interrupt *i
 {
     lt_model_options options;
     lti_model_path path;
-    bench b = {.ctx = ctx, .set = set, .interrupt = interrupt, .log = stdout};
+    bench b = {.ctx = ctx, .set = set, .interrupt = interrupt};
     LT_TRY(lti_model_find(&options, &path, ctx, set));
     LT_TRY(lti_device_open(&b.dev, ctx, set));
     const lt_status s = run(&b, &options);

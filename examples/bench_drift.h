@@ -6,6 +6,7 @@
 #include "examples/command.h"
 
 enum {
+    LTI_DRIFT_MODES = 3,  /* of lt_drift_mode */
     LTI_DRIFT_WINDOW = 5, /* seconds */
     LTI_DRIFT_STRIP = 8,  /* pictures side by side */
     LTI_DRIFT_ROLLOUTS = 4096

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const modes[] = {"off", "watch", "correct"};
 static const char *const numbers[] = {"exposure_ev", "lightness", "a",         "b",
                                       "chroma",      "contrast",  "sharpness", "motion"};
 
@@ -122,9 +121,9 @@ static json_t *rollout_json(const lti_drift_rollout *r)
 {
     const lti_drift_ends e = lti_drift_ends_of(r);
     return json_pack("{s:s, s:s, s:s, s:I, s:o, s:o, s:I, s:f, s:I, s:o, s:f, s:O}", "way", r->way,
-                     "scene", r->scene->name, "drift", modes[r->mode], "seed", (json_int_t)r->seed,
-                     "change", ends_json(&e), "windows", windows_json(r), "actions",
-                     (json_int_t)r->actions, "first_action_seconds", r->first_action,
+                     "scene", r->scene->name, "drift", lti_drift_mode_name(r->mode), "seed",
+                     (json_int_t)r->seed, "change", ends_json(&e), "windows", windows_json(r),
+                     "actions", (json_int_t)r->actions, "first_action_seconds", r->first_action,
                      "black_frames", (json_int_t)r->black, "monitor", lti_drift_summary(&r->report),
                      "total_seconds", r->report.total_seconds, "vectors", r->vectors);
 }
@@ -218,11 +217,11 @@ static void put_table(FILE *f, const lti_rollouts *all)
     for (int i = 0; i < all->count; i++) {
         const lti_drift_rollout *r = &all->rollout[i];
         if (!first_of(all, i)) continue;
-        for (int mode = 0; mode < (int)LT_COUNT(modes); mode++) {
+        for (int mode = 0; mode < LTI_DRIFT_MODES; mode++) {
             const class_row c = class_of(all, r->way, r->scene->name, mode);
             fputs("<tr><td><code>", f);
             lti_html_text(f, r->way);
-            fprintf(f, "</code><td>%s<td>%s", r->scene->name, modes[mode]);
+            fprintf(f, "</code><td>%s<td>%s", r->scene->name, lti_drift_mode_name(mode));
             put_spread(f, &c.exposure, 3, 1);
             put_spread(f, &c.distance, 2, 1);
             put_spread(f, &c.saturation, 2, 1);
@@ -294,7 +293,7 @@ static lt_status put_plots(FILE *f, lt_ctx *ctx, const lti_rollouts *all,
         lti_series s[LT_COUNT(shown)];
         for (size_t m = 0; m < LT_COUNT(shown); m++) {
             make_curve(&c[m], all, r->way, r->scene->name, shown[m], plots[p].which);
-            s[m] = (lti_series){.name = modes[shown[m]],
+            s[m] = (lti_series){.name = lti_drift_mode_name(shown[m]),
                                 .x = c[m].x,
                                 .y = c[m].y,
                                 .error = c[m].error,
@@ -323,7 +322,7 @@ static lt_status put_strips(FILE *f, lt_ctx *ctx, const lti_rollouts *all,
             continue;
         snprintf(path, sizeof path, "%s/%s", dir, r->strip);
         snprintf(caption, sizeof caption, "%s, %s, drift %s: seed 1, evenly over %g s", r->way,
-                 r->scene->name, modes[r->mode], all->seconds);
+                 r->scene->name, lti_drift_mode_name(r->mode), all->seconds);
         LT_TRY(lti_html_picture(f, ctx, path, caption));
     }
     return LT_OK;
@@ -390,8 +389,8 @@ static lt_status write_page(lt_ctx *ctx, const lti_rollouts *all, const char *di
 
 static lt_status write_csv(lt_ctx *ctx, const char *path, const lti_rollouts *all)
 {
-    FILE *f = fopen(path, "we");
-    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
+    FILE *f = lti_text_create(ctx, path);
+    if (!f) return LT_ERR_IO;
     fputs("way,scene,drift,seed,second", f);
     for (int k = 0; k < LTI_DRIFT_NUMBERS; k++)
         fprintf(f, ",%s", numbers[k]);
@@ -399,8 +398,8 @@ static lt_status write_csv(lt_ctx *ctx, const char *path, const lti_rollouts *al
     for (int i = 0; i < all->count; i++) {
         const lti_drift_rollout *r = &all->rollout[i];
         for (int32_t w = 0; w < r->windows; w++) {
-            fprintf(f, "\"%s\",%s,%s,%d,%d", r->way, r->scene->name, modes[r->mode], (int)r->seed,
-                    w * LTI_DRIFT_WINDOW);
+            fprintf(f, "\"%s\",%s,%s,%d,%d", r->way, r->scene->name, lti_drift_mode_name(r->mode),
+                    (int)r->seed, w * LTI_DRIFT_WINDOW);
             for (int k = 0; k < LTI_DRIFT_NUMBERS; k++)
                 fprintf(f, ",%.6g", r->window[w].v[k]);
             if (isfinite(r->window[w].adherence))
@@ -409,8 +408,7 @@ static lt_status write_csv(lt_ctx *ctx, const char *path, const lti_rollouts *al
                 fputs(",\n", f);
         }
     }
-    const bool bad = ferror(f) != 0;
-    return fclose(f) || bad ? lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path) : LT_OK;
+    return lti_text_end(f, ctx, path, LT_OK);
 }
 
 lt_status lti_drift_write(lt_ctx *ctx, const lti_settings *set, const lti_rollouts *all)

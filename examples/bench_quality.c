@@ -8,11 +8,9 @@
 #include "examples/bench.h"
 #include "examples/checker.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MAX_METHODS = 32, MAX_CLIPS = 256, STRIP = 5 };
 
@@ -269,8 +267,9 @@ static lt_status measure_all(bench *b, const char *list)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: more than %zu bytes", sizeof text - 1);
     char *save, *names[MAX_METHODS];
     int n = 0;
-    for (char *at = strtok_r(text, " ", &save); at && n < MAX_METHODS;
-         at = strtok_r(NULL, " ", &save)) {
+    for (char *at = strtok_r(text, " ", &save); at; at = strtok_r(NULL, " ", &save)) {
+        if (n == MAX_METHODS)
+            return lti_fail(b->ctx, LT_ERR_ARG, "--methods: more than %d", MAX_METHODS);
         LT_TRY(lt_sparse_parse(&spec, b->ctx, at)); /* before an hour of renders */
         names[n++] = at;
     }
@@ -287,8 +286,8 @@ static lt_status measure_all(bench *b, const char *list)
 
 static lt_status write_csv(lt_ctx *ctx, const char *path, const json_t *methods)
 {
-    FILE *f = fopen(path, "we");
-    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
+    FILE *f = lti_text_create(ctx, path);
+    if (!f) return LT_ERR_IO;
     fputs("attention", f);
     for (size_t k = 0; k < LT_COUNT(figures); k++)
         fprintf(f, ",%s,%s_error", figures[k].key, figures[k].key);
@@ -305,8 +304,7 @@ static lt_status write_csv(lt_ctx *ctx, const char *path, const json_t *methods)
         }
     }
     fputc('\n', f);
-    const bool bad = ferror(f);
-    return fclose(f) || bad ? lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path) : LT_OK;
+    return lti_text_end(f, ctx, path, LT_OK);
 }
 
 /* Means over the dense clips. */
@@ -375,9 +373,7 @@ static lt_status prepare(bench *b, const lt_model_info *info)
     b->dir = set->out_dir;
     if (!b->dense || !b->reference || !b->video || !b->methods)
         return lti_fail(b->ctx, LT_ERR_MEM, "no memory for %d clips", b->clips);
-    if (b->dir && mkdir(b->dir, 0777) && errno != EEXIST)
-        return lti_fail(b->ctx, LT_ERR_IO, "--out-dir %s: %s", b->dir, strerror(errno));
-    return LT_OK;
+    return b->dir ? lti_folder_make(b->ctx, b->dir) : LT_OK;
 }
 
 static lt_status run(bench *b, const lt_model_options *options)

@@ -42,15 +42,14 @@ static lt_status render(search *b, const char *prompt, uint64_t seed)
 static lt_status write_file(const search *b, const char *path, const lt_window_choice *c,
                             int32_t layers, int32_t heads)
 {
-    FILE *f = fopen(path, "we");
-    if (!f) return lti_fail(b->ctx, LT_ERR_IO, "%s cannot be written", path);
+    FILE *f = lti_text_create(b->ctx, path);
+    if (!f) return LT_ERR_IO;
     fprintf(f, "# longtake bench attention --search: %dx%d, %d frames, %s\nwindows %d %d\n",
             b->o.width, b->o.height, b->o.num_frames, b->o.attention, layers, heads);
     for (int32_t i = 0; i < layers * heads; i++)
         fprintf(f, "%dx%dx%d%c", c[i].side[0], c[i].side[1], c[i].side[2],
                 (i + 1) % heads ? ' ' : '\n');
-    const bool bad = ferror(f) != 0;
-    return fclose(f) || bad ? lti_fail(b->ctx, LT_ERR_IO, "%s cannot be written", path) : LT_OK;
+    return lti_text_end(f, b->ctx, path, LT_OK);
 }
 
 static lt_status report(const search *b, const char *path)

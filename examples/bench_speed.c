@@ -2,6 +2,7 @@
  * render does; the first denoising step is left out as warm-up. Shares are of the machine's peak, measured
  * after every run (around a network that is measured alone): another process slows down both. */
 #include "examples/bench.h"
+#include "examples/numbers.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,19 +22,6 @@ static void on_progress(void *user, const lt_progress *p)
     if (p->phase == LT_PHASE_DENOISE && p->step > 1 && s->steps < MAX_SAMPLES)
         s->step[s->steps++] = p->step_seconds;
     lti_progress_show(&s->shown, p);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    if (!n) return 0;
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
 }
 
 typedef struct speed {
@@ -83,19 +71,20 @@ static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, con
     double peak = 0;
     const lt_session_report *r = &b->report;
     json_t *rows = json_array();
+    const size_t repeat = (size_t)set->repeat;
     for (int i = 0; i < set->repeat; i++)
         peak += b->peak[i] / set->repeat;
     printf("%s (%s): %dx%d, %d frames, %" PRId64 " tokens, %s, %s, %d threads\n", model,
            info->family, b->opt.width, b->opt.height, b->opt.num_frames, r->tokens,
            lt_dtype_name(info->dtype), lt_dev_isa(dev), lt_dev_threads(dev));
     printf("peak, mean after the runs: %.1f GFLOP/s\n", peak / 1e9);
-    json_array_append_new(rows, row("prompt", median(b->text, set->repeat), 0, peak));
+    json_array_append_new(rows, row("prompt", lti_median(b->text, repeat), 0, peak));
     const double steps = r->blocks ? (double)r->blocks : r->dit_passes;
     json_array_append_new(rows, row(r->blocks ? "transformer, one block" : "transformer, one pass",
-                                    median(b->steps.step, b->steps.steps),
+                                    lti_median(b->steps.step, (size_t)b->steps.steps),
                                     steps > 0 ? r->dit_flops / steps : 0, peak));
     json_array_append_new(
-        rows, row("decoding, all frames", median(b->decode, set->repeat), r->vae_flops, peak));
+        rows, row("decoding, all frames", lti_median(b->decode, repeat), r->vae_flops, peak));
     const double mib = 1 << 20;
     printf("memory: %.1f MiB of tensors at most, %.1f MiB of the process\n",
            (double)json_integer_value(json_object_get(b->memory, "peak_total")) / mib,
@@ -195,6 +184,8 @@ static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, cons
 
 static lt_status measure_parts(lt_ctx *ctx, lt_dev *dev, const lti_settings *set)
 {
+    if (set->cache && set->mode.word != LTI_MODE_AR)
+        return lti_fail(ctx, LT_ERR_ARG, "--cache '%.100s': only mode ar keeps one", set->cache);
     json_t *rows = json_array();
     lt_status s = LT_OK;
     if (set->transformer)

@@ -1,17 +1,12 @@
 /* checker_motion.c: which of the motions of the toybox world a path is. */
 #include "examples/checker_internal.h"
+#include "examples/numbers.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 80 };
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Median step: a wrap round the edge does not count. */
 static double slope(const lti_toy_spot *s, int n, bool down)
@@ -21,10 +16,7 @@ static double slope(const lti_toy_spot *s, int n, bool down)
         const double dt = s[i].t - s[i - 1].t;
         step[i - 1] = (down ? s[i].y - s[i - 1].y : s[i].x - s[i - 1].x) / (dt > 1 ? dt : 1);
     }
-    n--;
-    if (n < 1) return 0;
-    qsort(step, (size_t)n, sizeof *step, by_value);
-    return n % 2 ? step[n / 2] : 0.5 * (step[n / 2 - 1] + step[n / 2]);
+    return lti_median(step, n > 1 ? (size_t)n - 1 : 0);
 }
 
 /* How often the value turns round by more than 6 pixels. */

@@ -55,6 +55,10 @@ FILE *lti_regular_open(lt_ctx *ctx, const char *path);
 /* A regular file with one name for reading and writing, made where it is missing, locked while it is open, not emptied. flags: more
  * of open()'s. Errors: LT_ERR_IO, *out is -1. */
 LT_MUST_USE lt_status lti_file_own(int *out, lt_ctx *ctx, const char *path, int flags);
+/* A text file for writing, of which the same is true, and empty; NULL leaves the message. */
+FILE *lti_text_create(lt_ctx *ctx, const char *path);
+/* Closes it. `so_far` if that is an error, else whether all of it was written. */
+LT_MUST_USE lt_status lti_text_end(FILE *f, lt_ctx *ctx, const char *path, lt_status so_far);
 /* A folder that can be written, made where it is missing. */
 LT_MUST_USE lt_status lti_folder_make(lt_ctx *ctx, const char *path);
 
@@ -181,6 +185,7 @@ const char *lti_hash_text(lti_hash *h);
 
 /* ---- drift.c ---- */
 
+const char *lti_drift_mode_name(int mode); /* lt_drift_mode: "watch" */
 json_t *lti_picture_json(const lt_picture *p);
 json_t *lti_drift_json(const lt_drift_vector *v);
 /* Counts of a whole run. */

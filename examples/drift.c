@@ -1,6 +1,12 @@
 /* drift.c: what the monitor said, as JSON: for --report, for the file, for the benchmark. */
 #include "examples/command.h"
 
+const char *lti_drift_mode_name(int mode)
+{
+    static const char *const names[] = {"off", "watch", "correct"}; /* as lt_drift_mode */
+    return names[mode];
+}
+
 json_t *lti_picture_json(const lt_picture *p)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "luma",

@@ -45,6 +45,25 @@ lt_status lti_file_own(int *out, lt_ctx *ctx, const char *path, int flags)
     return LT_ERR_IO;
 }
 
+FILE *lti_text_create(lt_ctx *ctx, const char *path)
+{
+    int fd;
+    if (lti_file_own(&fd, ctx, path, 0) < 0) return NULL;
+    FILE *f = ftruncate(fd, 0) ? NULL : fdopen(fd, "w");
+    if (f) return f;
+    (void)lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    close(fd);
+    return NULL;
+}
+
+lt_status lti_text_end(FILE *f, lt_ctx *ctx, const char *path, lt_status so_far)
+{
+    const bool bad = ferror(f) != 0;
+    if ((fclose(f) || bad) && so_far >= 0)
+        return lti_fail(ctx, LT_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    return so_far;
+}
+
 lt_status lti_folder_make(lt_ctx *ctx, const char *path)
 {
     struct stat st;

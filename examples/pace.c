@@ -1,5 +1,6 @@
 /* pace.c: how evenly a video of blocks came: what each block took, frames a second, and memory once rolling out should have settled. */
 #include "examples/command.h"
+#include "examples/numbers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -47,18 +48,12 @@ void lti_pace_add(lti_pace *p, const lt_frames *f, const lt_dev *dev)
     if (p->count > 1) p->frames += f->count;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts v. A quantile is the least value that so many are not above. */
 static json_t *quantiles(double *v, int64_t n)
 {
     static const double part[] = {0.5, 0.9, 0.99};
     double at[LT_COUNT(part)];
-    qsort(v, (size_t)n, sizeof *v, ascending);
+    lti_sort(v, (size_t)n);
     for (size_t i = 0; i < LT_COUNT(part); i++)
         at[i] = v[(int64_t)ceil(part[i] * (double)n) - 1];
     return json_pack("{s:f, s:f, s:f, s:f}", "p50", at[0], "p90", at[1], "p99", at[2], "max",

@@ -1,5 +1,6 @@
 /* report_html.c: the parts of a page in one file. */
 #include "examples/report_html.h"
+#include "examples/command.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,8 +17,8 @@ static const char style[] =
 
 lt_status lti_html_begin(FILE **out, lt_ctx *ctx, const char *path, const char *title)
 {
-    FILE *f = *out = fopen(path, "we");
-    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
+    FILE *f = *out = lti_text_create(ctx, path);
+    if (!f) return LT_ERR_IO;
     fputs("<!doctype html><html lang='en'><meta charset='utf-8'><title>", f);
     lti_html_text(f, title);
     fprintf(f, "</title>%s<h1>", style);
@@ -29,10 +30,7 @@ lt_status lti_html_begin(FILE **out, lt_ctx *ctx, const char *path, const char *
 lt_status lti_html_end(FILE *f, lt_ctx *ctx, const char *path, lt_status so_far)
 {
     fputs("</html>\n", f);
-    const bool bad = ferror(f) != 0;
-    if ((fclose(f) || bad) && so_far >= 0)
-        return lti_fail(ctx, LT_ERR_IO, "%s cannot be written", path);
-    return so_far;
+    return lti_text_end(f, ctx, path, so_far);
 }
 
 void lti_html_text(FILE *f, const char *text)

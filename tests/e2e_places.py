@@ -53,6 +53,9 @@ for name in ("l.mp4.part", "l.json.part", "dangling.mp4", "l.json"):
     refused(render(video, "--overwrite", *report, *SHORT), 1, name, name)
     check(e2e.read("other.txt") == b"mine", "what %s leads to stays" % name)
     check(not exists("l2.mp4"), "%s is known before the work" % name)
+refused(longtake("bench", "attention", "--size", "16x16", "--num-frames", "1", "--repeat", "1", "--methods", "radial", "--csv", "l.json"), 1,
+        "l.json': it is a symbolic link", "a table through a link")
+check(e2e.read("other.txt") == b"mine", "what the table's link leads to stays")
 os.mkdir(path("folder.mp4"))
 refused(render("folder.mp4", "--overwrite"), 1, "folder.mp4", "a folder as the video")
 refused(render("%0250d.mp4" % 0), 2, "too long", "a long name")
