@@ -34,6 +34,18 @@ static void add_part(json_t *p, const char *key, const char *path)
     if (path) json_object_set_new(p, key, json_string(lti_base_name(path)));
 }
 
+/* The text of --attention; of a file that it names only the last part. */
+static json_t *attention_json(const char *text)
+{
+    const char *file = strstr(text, "file=");
+    if (!file) return json_string(text);
+    file += strlen("file=");
+    const char *base = file;
+    for (const char *p = file; *p && *p != ','; p++)
+        if (*p == '/') base = p + 1;
+    return json_sprintf("%.*s%s", (int)(file - text), text, base);
+}
+
 json_t *lti_params_json(const lti_job *j)
 {
     const lt_session_options *o = &j->opt;
@@ -42,13 +54,13 @@ json_t *lti_params_json(const lti_job *j)
     snprintf(size, sizeof size, "%dx%d", o->width, o->height);
     snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
     json_t *p = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:s, s:s, s:s, s:i}",
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f, s:s, s:o, s:s, s:s, s:s, s:i}",
         "generator", "Longtake " LT_VERSION, "prompt", o->prompt, "negative_prompt",
         o->negative_prompt ? o->negative_prompt : j->info->default_negative, "model",
         lti_base_name(j->model->path), "family", j->info->family, "size", size, "num_frames",
         o->num_frames, "fps", o->fps, "num_inference_steps", o->num_inference_steps,
         "guidance_scale", o->guidance_scale, "flow_shift", o->flow_shift, "sampler",
-        lt_solver_name(o->solver), "attention", o->attention, "seed", seed, "dtype",
+        lt_solver_name(o->solver), "attention", attention_json(o->attention), "seed", seed, "dtype",
         lti_dtype_word(j->model, j->dev), "codec", lt_codec_name(codec), "crf",
         j->set->crf < 0 ? lt_codec_default_crf(codec) : j->set->crf);
     if (!p) return NULL;
@@ -60,12 +72,13 @@ json_t *lti_params_json(const lti_job *j)
     add_part(p, "vae", j->model->vae);
     add_part(p, "text_encoder", j->model->text_encoder);
     add_part(p, "tokenizer", j->model->tokenizer);
-    static const char *const words[] = {NULL, "watch", "correct"};
-    if (o->drift != LT_DRIFT_OFF) json_object_set_new(p, "drift", json_string(words[o->drift]));
+    if (o->drift != LT_DRIFT_OFF)
+        json_object_set_new(p, "drift", json_string(lti_drift_mode_name((int)o->drift)));
     if (o->inject) json_object_set_new(p, "inject", json_string(o->inject));
     if (o->mode == LT_MODE_AR) {
         json_object_set_new(p, "mode", json_string("ar"));
-        json_object_set_new(p, "cache", json_string(o->cache ? o->cache : j->info->default_cache));
+        const char *cache = o->cache ? o->cache : j->info->default_cache;
+        json_object_set_new(p, "cache", json_string(*cache ? cache : "self-forcing"));
         if (o->cues) json_object_set_new(p, "timeline", lti_cues_json(o->timeline, o->cues));
         if (j->first) json_object_set_new(p, "first_frame", json_integer(j->first));
     }

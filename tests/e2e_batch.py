@@ -127,6 +127,12 @@ check(r.returncode == 0, "parameters as a line: %s" % r.stderr)
 again = json.loads(longtake("inspect", "out/again.mp4", "--json").stdout)
 check(again["metadata"]["comment"] == info["metadata"]["comment"], "the same parameters")
 check(e2e.read("out/again.mp4") == e2e.read("out/cube.mp4"), "the same file")
+write("block.jsonl", {"prompt": "a red ball", "seed": 3, "size": "32x32", "num_inference_steps": 1, "mode": "ar", "name": "block"})
+check("1 done" in batch("block.jsonl").stdout, "blocks")
+comment = json.loads(longtake("inspect", "out/block.mp4", "--json").stdout)["metadata"]["comment"]
+write("block.jsonl", {**comment, "name": "block2"})
+r = batch("block.jsonl")
+check(r.returncode == 0 and e2e.read("out/block2.mp4") == e2e.read("out/block.mp4"), "parameters of blocks as a line: %s" % r.stderr)
 
 # A line that says the same as an earlier one has its video, and an entry for its own notes; one that fails is not tried twice.
 write("twice.jsonl", {"prompt": "a red ball", "seed": 5, "name": "five"}, {"prompt": "a red ball", "seed": 5, "name": "five", "user": "u2"},
@@ -176,12 +182,15 @@ content("prompts.txt", "f4 a blue cube\n")
 picture(255)
 for args in ((), AR, AR[:2] + ("--cache", "self-forcing:window=5,block=2"), AR + ("--drift", "watch"), AR + ("--drift", "correct"),
              AR + ("--inject", "blur,at=0"), AR + ("--inject", "exposure=3,at=0"), ("--attention", "radial:layers=0,base=2"),
-             ("--attention", "topk:keep=0.3,tile=1x2x2"), ("--attention", "sta:file=windows.txt,tile=1x2x2"),
+             ("--attention", "topk:keep=0.3,tile=1x2x2"), ("--attention", "sta:file=%s,tile=1x2x2" % path("windows.txt")),
              ("--mode", "extend:segment=5")):
     once("base.jsonl", *args)
-check("0 done, 1 skipped" in batch("base.jsonl", "--attention", "sta:file=windows.txt,tile=1x2x2").stdout, "the same windows")
+WINDOWS = ("--attention", "sta:file=%s,tile=1x2x2" % path("windows.txt"))
+check("0 done, 1 skipped" in batch("base.jsonl", *WINDOWS).stdout, "the same windows")
 windows("3x1x1")
-once("base.jsonl", "--attention", "sta:file=windows.txt,tile=1x2x2")
+once("base.jsonl", *WINDOWS)
+comment = json.loads(longtake("inspect", "out/" + manifest(1)[0]["file"], "--json").stdout)["metadata"]["comment"]
+check(comment["attention"] == "sta:file=windows.txt,tile=1x2x2", "no path of this machine is in a file: %r" % comment)
 once("named.jsonl", *AR)
 check("0 done, 1 skipped" in batch("named.jsonl", *AR).stdout, "the same files")
 content("prompts.txt", "f4 a blue ball\n")
