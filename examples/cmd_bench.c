@@ -5,6 +5,7 @@
 
 static const char usage[] =
     "bench speed|attention|quality|drift [options]\n\n"
+    "Each has options of its own: longtake bench speed --help.\n"
     "speed: seconds, GFLOP/s and share of this machine's peak (measured in the same run) of "
     "reading\n"
     "a prompt, one pass of the transformer, and decoding; and the memory they took. With\n"
@@ -21,19 +22,36 @@ static const char usage[] =
     "--methods (default \"ar extend extend:naive\"): how light, colour, sharpness, motion and\n"
     "adherence change, what was done, what it cost; a page with curves and contact sheets.";
 
-static lt_status bench(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos,
+static const struct {
+    const char *name;
+    uint32_t command; /* whose options it knows */
+} benches[] = {{"speed", LTI_BENCH_SPEED},
+               {"attention", LTI_BENCH_ATTENTION},
+               {"quality", LTI_BENCH_QUALITY},
+               {"drift", LTI_BENCH_DRIFT}};
+
+static uint32_t command_of(const char *word)
+{
+    for (size_t i = 0; i < LT_COUNT(benches); i++)
+        if (!strcmp(word, benches[i].name)) return benches[i].command;
+    return 0;
+}
+
+static lt_status bench(lt_ctx *ctx, const lti_settings *set, uint32_t command,
                        lti_interrupt *interrupt)
+{
+    if (command == LTI_BENCH_SPEED) return lti_bench_speed(ctx, set, interrupt);
+    if (command == LTI_BENCH_QUALITY) return lti_bench_quality(ctx, set, interrupt);
+    if (command == LTI_BENCH_DRIFT) return lti_bench_drift(ctx, set, interrupt);
+    return set->search ? lti_bench_search(ctx, set, interrupt) : lti_bench_attention(ctx, set);
+}
+
+static lt_status check_words(lt_ctx *ctx, const lti_positional *pos)
 {
     if (pos->count != 1)
         return lti_fail(ctx, LT_ERR_ARG,
                         "bench: what is missing: speed, attention, quality or drift");
-    if (!strcmp(pos->text[0], "speed")) return lti_bench_speed(ctx, set, interrupt);
-    if (set->search && strcmp(pos->text[0], "attention"))
-        return lti_fail(ctx, LT_ERR_ARG, "--search: of bench attention only");
-    if (!strcmp(pos->text[0], "attention"))
-        return set->search ? lti_bench_search(ctx, set, interrupt) : lti_bench_attention(ctx, set);
-    if (!strcmp(pos->text[0], "quality")) return lti_bench_quality(ctx, set, interrupt);
-    if (!strcmp(pos->text[0], "drift")) return lti_bench_drift(ctx, set, interrupt);
+    if (command_of(pos->text[0])) return LT_OK;
     return lti_fail(ctx, LT_ERR_ARG,
                     "bench: '%.80s' is not one of speed, attention, quality, drift", pos->text[0]);
 }
@@ -44,9 +62,17 @@ int lti_cmd_bench(lt_ctx *ctx, int argc, char **argv)
     lti_positional pos;
     bool done;
     lti_interrupt *interrupt = NULL;
-    lt_status s = lti_begin(ctx, LTI_SPEED, usage, &set, &pos, &done, argc, argv);
+    /* one that is named first is asked for its own options; otherwise its name has to be found among those of all */
+    uint32_t command = argc ? command_of(argv[0]) : 0;
+    lt_status s =
+        lti_begin(ctx, command ? command : LTI_BENCH, usage, &set, &pos, &done, argc, argv);
+    if (s == LT_OK && !done) s = check_words(ctx, &pos);
+    if (s == LT_OK && !done && !command) {
+        command = command_of(pos.text[0]);
+        s = lti_begin(ctx, command, usage, &set, &pos, &done, argc, argv);
+    }
     if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx);
-    if (s == LT_OK && !done) s = bench(ctx, &set, &pos, interrupt);
+    if (s == LT_OK && !done) s = bench(ctx, &set, command, interrupt);
     lti_interrupt_stop(&interrupt);
     return lti_exit(ctx, s);
 }

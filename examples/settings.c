@@ -10,15 +10,18 @@ static const char devices[] = "auto|cpu|cuda", isas[] = "auto|ref|portable|avx2|
 
 #define AT(field) offsetof(lti_settings, field)
 #define VIDEO (LTI_RENDER | LTI_BATCH | LTI_ITEM)
-#define MACHINE (LTI_RENDER | LTI_BATCH | LTI_SPEED | LTI_SERVE)
+#define MACHINE (LTI_RENDER | LTI_BATCH | LTI_BENCH | LTI_SERVE)
+#define METHODS (LTI_BENCH_ATTENTION | LTI_BENCH_QUALITY | LTI_BENCH_DRIFT)
 #define MODEL (MACHINE | LTI_INSPECT)
 
 static const lti_option rows[] = {
-    {"transformer", LTI_TEXT, LTI_SPEED, AT(transformer), "PATH", 0, 0,
+    {"transformer", LTI_TEXT, LTI_BENCH_SPEED, AT(transformer), "PATH", 0, 0,
      "this network alone: a file or an index of shards"},
     {"output", LTI_TEXT, LTI_RENDER, AT(output), "FILE.mp4", 0, 0, "the video (-o for short)"},
-    {"out-dir", LTI_TEXT, LTI_BATCH | LTI_SPEED, AT(out_dir), "DIR", 0, 0,
-     "batch: where the videos and manifest.jsonl go; bench quality:\nthe page and its pictures"},
+    {"out-dir", LTI_TEXT, LTI_BATCH, AT(out_dir), "DIR", 0, 0,
+     "where the videos and manifest.jsonl go"},
+    {"out-dir", LTI_TEXT, LTI_BENCH_QUALITY | LTI_BENCH_DRIFT, AT(out_dir), "DIR", 0, 0,
+     "for the page and its pictures"},
     {"prompt", LTI_TEXT, LTI_ITEM, AT(prompt), "TEXT", 0, 0, "what to show"},
     {"name", LTI_TEXT, LTI_ITEM, AT(name), "NAME", 0, 0, "of the file, without .mp4"},
     {"model", LTI_TEXT, MACHINE, AT(model), "PATH", 0, 0,
@@ -30,16 +33,18 @@ static const lti_option rows[] = {
     {"tokenizer", LTI_TEXT, MODEL, AT(tokenizer), "PATH", 0, 0, "spiece.model or its folder"},
     {"negative-prompt", LTI_TEXT, VIDEO, AT(negative_prompt), "TEXT", 0, 1,
      "what to avoid (default: the model's)"},
-    {"size", LTI_SIZE, VIDEO | LTI_SPEED, AT(size), "WxH", 0, 0,
+    {"size", LTI_SIZE, VIDEO | LTI_BENCH, AT(size), "WxH", 0, 0,
      "picture size (default: the model's)"},
-    {"num-frames", LTI_INT, VIDEO | LTI_SPEED, AT(num_frames), "N", 1, 100000,
+    {"num-frames", LTI_INT, VIDEO | (LTI_BENCH & ~LTI_BENCH_DRIFT), AT(num_frames), "N", 1, 100000,
      "4k+1 frames (default: the model's)"},
-    {"seconds", LTI_REAL, VIDEO | LTI_SPEED, AT(seconds), "S", 0.01, 3600,
+    {"seconds", LTI_REAL, VIDEO, AT(seconds), "S", 0.01, 3600,
      "length instead of --num-frames: the nearest 4k+1 frames,\nwhich are stated"},
+    {"seconds", LTI_REAL, LTI_BENCH_DRIFT, AT(seconds), "S", 0.01, 3600,
+     "length of each video (default 120)"},
     {"fps", LTI_INT, VIDEO, AT(fps), "N", 1, 240, "frames a second (default: the model's)"},
-    {"num-inference-steps", LTI_INT, VIDEO | LTI_SPEED, AT(num_inference_steps), "N", 1, 1000,
+    {"num-inference-steps", LTI_INT, VIDEO | LTI_BENCH, AT(num_inference_steps), "N", 1, 1000,
      "denoising steps (default: the model's)"},
-    {"guidance-scale", LTI_REAL, VIDEO | LTI_SPEED, AT(guidance_scale), "G", 0, 100,
+    {"guidance-scale", LTI_REAL, VIDEO | LTI_BENCH_DRIFT, AT(guidance_scale), "G", 0, 100,
      "how strictly the prompt is followed; 1 or less: no guidance,\nhalf the work"},
     {"flow-shift", LTI_REAL, VIDEO, AT(flow_shift), "S", 0.01, 100, "shift of the noise schedule"},
     {"sampler", LTI_CHOICE, VIDEO, AT(sampler), "euler|unipc|dpm++|renoise", 0, 0,
@@ -54,11 +59,13 @@ static const lti_option rows[] = {
      "rate of --fps; --num-frames\nand --seconds count the new frames, of which there are 4k"},
     {"new-only", LTI_FLAG, LTI_RENDER | LTI_ITEM, AT(new_only), NULL, 0, 0,
      "with --video: leave its own frames out of the file"},
-    {"mode", LTI_WORD, VIDEO | LTI_SPEED, AT(mode), "clip|ar|extend", 0, 0,
+    {"mode", LTI_WORD, LTI_BENCH_SPEED, AT(mode), "clip|ar", 0, 0,
+     "clip: all at once; ar: block after block (default: the model's)"},
+    {"mode", LTI_WORD, VIDEO, AT(mode), "clip|ar|extend", 0, 0,
      "clip: all at once; ar: block after block, any length;\nextend[:naive,key=value,...]: clips "
      "that go on from each\nother, any length, keys segment (frames), overlap (latent\nframes), "
      "head (encode|first|latent) (default: the model's)"},
-    {"cache", LTI_TEXT, VIDEO | LTI_SPEED, AT(cache), "PRESET", 0, 0,
+    {"cache", LTI_TEXT, VIDEO | LTI_BENCH_SPEED | LTI_BENCH_DRIFT, AT(cache), "PRESET", 0, 0,
      "mode ar: what is kept, self-forcing|causvid|longlive|\nlonglive-infinity|infinity-rope|"
      "infinite-forcing\n[:key=value,...], keys block, window, sink, positions,\nsink-positions, "
      "bias, context-time, first (frames of the first\nblock), switch (recache|flush|keep, at a new "
@@ -67,11 +74,12 @@ static const lti_option rows[] = {
      "what is read: NAME[:key=value,...], listed below, such as\n"
      "topk:keep=0.2,warmup=0.25 (default dense)"},
     {"drift", LTI_CHOICE, VIDEO, AT(drift), "off|watch|correct", 0, 0,
-     "mode ar and extend: measure light, colour and sharpness against\nthe beginning of each shot "
-     "(watch: nothing is changed), and\nbring them back a little with each block (default off)"},
-    {"inject", LTI_TEXT, VIDEO | LTI_SPEED, AT(inject), "FAULT", 0, 0,
-     "to test that: KIND[=AMOUNT][,at=S][,for=S], joined by +:\nexposure (EV in 10 s), colour "
-     "(Delta E in 10 s), gain, blur,\nsharpen, freeze, black, nan, slot"},
+     "measure light, colour and sharpness against the beginning of\neach shot (watch: nothing is "
+     "changed), and, in modes ar and\nextend, bring them back a little with each block (correct)\n"
+     "(default off)"},
+    {"inject", LTI_TEXT, VIDEO | LTI_BENCH_DRIFT, AT(inject), "FAULT", 0, 0,
+     "to test that: KIND[=AMOUNT][,at=S][,for=S][,into=context|frames],\njoined by +: exposure (EV "
+     "in 10 s), colour (Delta E in 10 s),\ngain, blur, sharpen, freeze, black, nan, slot"},
     {"prompt-file", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(prompt_file), "FILE", 0, 0,
      "mode ar: prompts by time, one a line: seconds (or M:S, or\nfFRAME) and a text, or JSON with "
      "time or frame, prompt,\nblend (over so many blocks)"},
@@ -97,18 +105,19 @@ static const lti_option rows[] = {
     {"isa", LTI_CHOICE, MACHINE, AT(isa), isas, 0, 0, "highest instruction set to use"},
     {"json", LTI_FLAG, LTI_INSPECT | LTI_MEASURE, AT(json), NULL, 0, 0, "machine-readable"},
     {"csv", LTI_FLAG, LTI_MEASURE, AT(print_csv), NULL, 0, 0, "a line a second, for tables"},
-    {"json", LTI_TEXT, LTI_SPEED, AT(json_file), "FILE", 0, 0, "write the figures there too"},
-    {"csv", LTI_TEXT, LTI_SPEED, AT(csv), "FILE", 0, 0, "attention, quality: the table there too"},
-    {"methods", LTI_TEXT, LTI_SPEED, AT(methods), "LIST", 0, 0,
-     "attention, quality: texts of --attention with spaces between"},
-    {"search", LTI_TEXT, LTI_SPEED, AT(search), "FILE", 0, 0,
-     "attention: look for a window of sta for every head of --model\nand write them there; at most "
-     "as many boxes as --methods\n(default sta:window=5x3x3) reads"},
-    {"heads", LTI_INT, LTI_SPEED, AT(heads), "N", 1, 128,
-     "attention: heads of size 128 (default 1)"},
-    {"seeds", LTI_INT, LTI_SPEED, AT(seeds), "N", 1, 64,
-     "quality: of each of four prompts (default 2)"},
-    {"repeat", LTI_INT, LTI_SPEED, AT(repeat), "N", 1, 100,
+    {"json", LTI_TEXT, LTI_BENCH, AT(json_file), "FILE", 0, 0, "write the figures there too"},
+    {"csv", LTI_TEXT, METHODS, AT(csv), "FILE", 0, 0, "the table there too"},
+    {"methods", LTI_TEXT, METHODS, AT(methods), "LIST", 0, 0,
+     "attention, quality: texts of render's --attention, drift: ar,\nextend[:KEYS], with spaces "
+     "between"},
+    {"search", LTI_TEXT, LTI_BENCH_ATTENTION, AT(search), "FILE", 0, 0,
+     "look for a window of sta for every head of --model and write\nthem there; at most as many "
+     "boxes as --methods (default\nsta:window=5x3x3) reads"},
+    {"heads", LTI_INT, LTI_BENCH_ATTENTION, AT(heads), "N", 1, 128,
+     "of size 128 (default 1); not with --search"},
+    {"seeds", LTI_INT, METHODS, AT(seeds), "N", 1, 64,
+     "quality, drift, --search: of each prompt (default 2)"},
+    {"repeat", LTI_INT, LTI_BENCH_SPEED | LTI_BENCH_ATTENTION, AT(repeat), "N", 1, 100,
      "measure N times, state the median (default 3)"},
     {"host", LTI_TEXT, LTI_SERVE, AT(host), "ADDRESS", 0, 0,
      "interface to listen on (default 127.0.0.1: this machine only)"},
@@ -139,10 +148,10 @@ static const lti_option rows[] = {
     {"memory", LTI_INT, LTI_SERVE, AT(memory), "MIB", 16, 100000000,
      "for videos together (default: what is free)"},
     {"data-dir", LTI_TEXT, LTI_SERVE, AT(data_dir), "DIR", 0, 0,
-     "of the videos of /v1/videos and their journal (default\n"
-     "~/.local/state/longtake/PORT; with --port 0 one that goes with the server)"},
+     "of the videos of /v1/videos and their journal (default\n~/.local/state/longtake/PORT; with "
+     "--port 0 one that goes with\nthe server)"},
     {"disk", LTI_INT, LTI_SERVE, AT(disk), "MIB", 1, 100000000,
-     "for them together; complete ones leave for new ones, the oldest first\n(default 16384)"},
+     "for them together; complete ones leave for new ones, the\noldest first (default 16384)"},
     {"retain-seconds", LTI_REAL, LTI_SERVE, AT(retain_seconds), "S", 1, 1e9,
      "each is kept for (default 86400)"},
     {"save-seconds", LTI_REAL, LTI_SERVE, AT(save_seconds), "S", 0.001, 86400,

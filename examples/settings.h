@@ -10,9 +10,13 @@ enum {
     LTI_BATCH = 2,
     LTI_ITEM = 4,
     LTI_INSPECT = 8,
-    LTI_SPEED = 16,
-    LTI_SERVE = 32,
-    LTI_MEASURE = 64
+    LTI_SERVE = 16,
+    LTI_MEASURE = 32,
+    LTI_BENCH_SPEED = 64,
+    LTI_BENCH_ATTENTION = 128,
+    LTI_BENCH_QUALITY = 256,
+    LTI_BENCH_DRIFT = 512,
+    LTI_BENCH = LTI_BENCH_SPEED | LTI_BENCH_ATTENTION | LTI_BENCH_QUALITY | LTI_BENCH_DRIFT
 };
 
 /* In the order of the words in the table. */

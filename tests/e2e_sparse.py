@@ -78,6 +78,9 @@ with open(path("few.txt"), "w") as f:
     f.write("windows 1 1\n3x3x3\n")
 e2e.refused(render("b.mp4", "--attention", "sta:file=few.txt"), 2, "few.txt: windows of 1 layers of 1 heads", "too few windows")
 e2e.refused(longtake("bench", "quality", "--search", "x"), 2, "--search", "search in quality")
+e2e.refused(longtake("bench", "--seconds", "5", "speed"), 2, "--seconds", "an option of another benchmark")
+for what, known in (("drift", True), ("speed", False)):
+    check(("\n  --seconds " in longtake("bench", what, "--help").stdout) == known, "the help of bench " + what)
 
 for args, text in ((("bench", "attention", "--size", "60x64"), "multiples of 16"),
                    (("bench", "attention", "--methods", "top"), "'top'"), (("bench", "quality", "--methods", "svg:x=1"), "x=1"),

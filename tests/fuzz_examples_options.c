@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!text || lt_ctx_create(&ctx, NULL, NULL, LT_LOG_ERROR) < 0) abort();
     memcpy(text, data, size);
     text[size] = 0;
-    static const uint32_t commands[] = {LTI_RENDER, LTI_BATCH, LTI_INSPECT, LTI_SPEED};
+    static const uint32_t commands[] = {LTI_RENDER, LTI_BATCH, LTI_INSPECT, LTI_BENCH};
     if (size && text[0] == '{')
         batch_line(ctx, text, size);
     else if (size)

@@ -133,6 +133,31 @@ static void wrong_names_are_corrected(void **state)
     expect(PARSE(s, "1", "2", "3", "4", "5", "6", "7", "8", "9"), LT_ERR_ARG, "more words");
 }
 
+/* What a benchmark would not look at is refused, whatever the others know. */
+static void benchmarks_know_their_own(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t command;
+        const char *known, *unknown;
+    } cases[] = {
+        {LTI_BENCH_SPEED, "repeat", "seconds"},    {LTI_BENCH_SPEED, "mode", "guidance-scale"},
+        {LTI_BENCH_ATTENTION, "search", "mode"},   {LTI_BENCH_QUALITY, "seeds", "search"},
+        {LTI_BENCH_DRIFT, "inject", "num-frames"}, {LTI_BENCH_DRIFT, "seconds", "repeat"}};
+    const lti_table all = lti_settings_table(LTI_BENCH);
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        const lti_table t = lti_settings_table(cases[i].command);
+        const char *known = cases[i].known, *unknown = cases[i].unknown;
+        assert_non_null(lti_option_find(&t, known, strlen(known)));
+        assert_null(lti_option_find(&t, unknown, strlen(unknown)));
+        assert_non_null(lti_option_find(&all, unknown, strlen(unknown)));
+    }
+    const lti_table speed = lti_settings_table(LTI_BENCH_SPEED);
+    lti_settings s = lti_settings_default();
+    char *const argv[] = {(char *)(uintptr_t) "--mode", (char *)(uintptr_t) "extend"};
+    expect(lti_options_parse(ctx, &speed, &s, &words, 2, argv), LT_ERR_ARG, "one of clip|ar");
+}
+
 static void words_are_checked(void **state)
 {
     (void)state;
@@ -211,7 +236,9 @@ static void utf8(void **state)
 static void help_lists_the_table(void **state)
 {
     (void)state;
-    static const uint32_t commands[] = {LTI_RENDER, LTI_BATCH, LTI_INSPECT, LTI_SPEED};
+    static const uint32_t commands[] = {
+        LTI_RENDER,      LTI_BATCH,           LTI_INSPECT,       LTI_MEASURE,     LTI_SERVE,
+        LTI_BENCH_SPEED, LTI_BENCH_ATTENTION, LTI_BENCH_QUALITY, LTI_BENCH_DRIFT, LTI_BENCH};
     for (size_t c = 0; c < LT_COUNT(commands); c++) {
         const lti_table t = lti_settings_table(commands[c]);
         char *text;
@@ -230,7 +257,7 @@ static void help_lists_the_table(void **state)
                 assert_true(!(t.rows[k].commands & t.command) ||
                             strcmp(t.rows[k].name, t.rows[i].name));
         }
-        assert_true(seen >= 5);
+        assert_true(seen >= 3);
         for (const char *p = text, *end; (end = strchr(p, '\n')); p = end + 1)
             assert_true(end - p <= 100);
         free(text);
@@ -244,6 +271,7 @@ int main(void)
         cmocka_unit_test(defaults_say_nothing),
         cmocka_unit_test(wrong_values_are_named),
         cmocka_unit_test(wrong_names_are_corrected),
+        cmocka_unit_test(benchmarks_know_their_own),
         cmocka_unit_test(words_are_checked),
         cmocka_unit_test(json_is_checked_alike),
         cmocka_unit_test(utf8),
