@@ -136,15 +136,21 @@ static lt_status read_all(tool *t, lt_measure *m)
 
 /* ---- telling ---- */
 
+/* Of less than a frame a second some have none. */
+static void add_second(row *sum, const row *second)
+{
+    const lt_picture p = mean_of(second);
+    if (second->frames) add_picture(sum, &p);
+}
+
 /* The first and last ten seconds, or a third each of what is shorter. */
 static void ends_of(const tool *t, lt_picture *first, lt_picture *last)
 {
     row a = {{0}, 0}, b = {{0}, 0};
     const int64_t n = t->seconds >= 30 ? 10 : t->seconds < 3 ? 1 : t->seconds / 3;
     for (int64_t i = 0; i < n; i++) {
-        const lt_picture p = mean_of(&t->rows[i]), q = mean_of(&t->rows[t->seconds - 1 - i]);
-        add_picture(&a, &p);
-        add_picture(&b, &q);
+        add_second(&a, &t->rows[i]);
+        add_second(&b, &t->rows[t->seconds - 1 - i]);
     }
     *first = mean_of(&a);
     *last = mean_of(&b);
@@ -184,7 +190,7 @@ static json_t *all_json(const tool *t, int32_t width, int32_t height)
     json_t *seconds = json_array();
     for (int64_t i = 0; i < t->seconds; i++) {
         const lt_picture p = mean_of(&t->rows[i]);
-        json_array_append_new(seconds, lti_picture_json(&p));
+        json_array_append_new(seconds, t->rows[i].frames ? lti_picture_json(&p) : json_null());
     }
     return json_pack(
         "{s:i, s:i, s:f, s:I, s:o, s:o, s:{s:f, s:i}, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, "
@@ -212,6 +218,7 @@ static void print_rows(const tool *t, bool csv)
                             p.saturation, p.sharpness, p.motion,    p.clipped, p.crushed};
         static const int width[] = {9, 9, 9, 7, 7, 7, 9, 8, 8, 8},
                          digits[] = {3, 4, 2, 2, 2, 2, 4, 4, 4, 4};
+        if (!t->rows[i].frames) continue;
         printf(csv ? "%lld" : "%7lld", (long long)i);
         for (size_t k = 0; k < LT_COUNT(v); k++)
             if (csv)

@@ -1,6 +1,7 @@
 """The drift monitor from outside: renders that are watched and corrected, faults, measure, the benchmark."""
 import csv
 import json
+import subprocess
 
 import e2e
 from e2e import check, exists, longtake, path, refused, render
@@ -56,6 +57,13 @@ check(all(-12 <= s["exposure_ev"] <= 0 and 0 <= s["sharpness"] <= 1 for s in j["
 rows = list(csv.reader(measured("ar_off.mp4").splitlines()))
 check(len(rows) == 5 and all(len(r) == len(rows[0]) for r in rows) and rows[0][0] == "second", "measure --csv")
 check("monitor:" in longtake("measure", "ar_off.mp4").stdout, "measure for people")
+
+if e2e.ffprobe("ar_off.mp4"):  # ffmpeg is there: a picture every two seconds; a second without one is not a black one
+    subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "color=white:size=32x32:rate=1/2:duration=8", path("slow.mkv")],
+                   check=True)
+    j = json.loads(longtake("measure", "slow.mkv", "--json").stdout)
+    check(j["frames"] == 4 and [s is None for s in j["seconds"]] == [False, True] * 3 + [False], "seconds without a frame: %r" % j["seconds"])
+    check(len(measured("slow.mkv").splitlines()) == 5, "no line for such a second")
 
 # The benchmark: every rollout, a page that needs nothing else.
 r = longtake("bench", "drift", "--model", e2e.MODEL, "--seconds", "15", "--seeds", "1", "--num-inference-steps", "1", "--guidance-scale",
