@@ -1,5 +1,6 @@
 /* check_bench.c: timing. Caches are cleared before every run, so that a number does not depend on what ran before. */
 #include "tests/check.h"
+#include "tests/sorted.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -69,19 +70,13 @@ bool lt_bench_ref(lt_check *t)
     return true;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The share of the peak is given against the peak of the start and against one measured at this moment, because a busy
  * machine slows down both the kernel and the peak. */
 void lt_bench_end(lt_check *t, const lt_work *w)
 {
     struct lt_timer *m = &t->timer;
     if (m->runs < 1) return;
-    qsort(m->ns, (size_t)m->runs, sizeof m->ns[0], ascending);
+    sort_doubles(m->ns, m->runs);
     const double median = m->ns[m->runs / 2];
     const double spread = (m->ns[m->runs * 3 / 4] - m->ns[m->runs / 4]) / median;
     const lt_peak now = lt_peak_measure(t->many, 20);

@@ -18,6 +18,8 @@ double lt_dnnl_conv_seconds(int64_t h, int64_t w, int64_t in, int64_t out, int t
 
 #else
 
+#include "tests/sorted.h"
+
 #include <dnnl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,12 +69,6 @@ static bool add_memory(library *l, int i, dnnl_query_t what)
     return true;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Median seconds of the primitive that l->desc describes; 0 on failure. */
 static double time_primitive(library *l)
 {
@@ -92,7 +88,7 @@ static double time_primitive(library *l)
             return 0;
         if (i >= 0) ns[i] = lt_now_ns() - begun;
     }
-    qsort(ns, RUNS, sizeof ns[0], ascending);
+    sort_doubles(ns, RUNS);
     return ns[RUNS / 2] * 1e-9;
 }
 

@@ -1,12 +1,13 @@
 /* unit_video_blocks.c: a rollout that goes on and on: a thousand blocks take the memory and the time of the first; frames that are written
  * again under another prompt are those of a rollout that had it from the beginning, as far as it can be; a renewal that is cut short. */
+#include "tests/sorted.h"
 #include "tests/tiny_model.h"
+#include "video/clock.h"
 #include "video/model_internal.h"
 #include "video/rollout_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -95,19 +96,6 @@ static void keep(const world *w, lti_rollout *r)
     if (lti_rollout_keep(r) < 0) fail_msg("%s", lt_error(w->ctx));
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Times are printed, not judged: the machine may be busy. */
 static void a_thousand_blocks_are_alike(void **state)
 {
@@ -118,10 +106,10 @@ static void a_thousand_blocks_are_alike(void **state)
     open_world(&w);
     lti_rollout *r = open_rollout(&w, "longlive:window=6,sink=1,block=2", 0, 1);
     for (int b = 0; b < BLOCKS; b++) {
-        const double start = now();
+        const double start = lti_now();
         draw(&w, r, NULL);
         keep(&w, r);
-        seconds[b] = now() - start;
+        seconds[b] = lti_now() - start;
         lt_dev_mem_stats(w.dev, &m);
         if (b == 5) warm = m;
         if (b > 5) {
@@ -138,7 +126,7 @@ static void a_thousand_blocks_are_alike(void **state)
         early += seconds[10 + b] / 100;
         late += seconds[BLOCKS - 100 + b] / 100;
     }
-    qsort(seconds + 6, BLOCKS - 6, sizeof *seconds, ascending);
+    sort_doubles(seconds + 6, BLOCKS - 6);
     print_message("block time: median %.3f ms, p99 / median %.2f, last 100 / first 100 %.2f\n",
                   1e3 * seconds[BLOCKS / 2],
                   seconds[6 + (BLOCKS - 6) * 99 / 100] / seconds[BLOCKS / 2], late / early);
