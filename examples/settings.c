@@ -48,11 +48,13 @@ static const lti_option rows[] = {
      "how strictly the prompt is followed; 1 or less: no guidance,\nhalf the work"},
     {"flow-shift", LTI_REAL, VIDEO, AT(flow_shift), "S", 0.01, 100, "shift of the noise schedule"},
     {"sampler", LTI_CHOICE, VIDEO, AT(sampler), "euler|unipc|dpm++|renoise", 0, 0,
-     "solver (default: the model's); renoise: the list of few\nsteps, mode ar"},
+     "solver (default: the model's); renoise: its list of four\nsteps, whatever "
+     "--num-inference-steps says, mode ar"},
     {"seed", LTI_SEED, VIDEO, AT(seed), "N", 0, 0,
      "same seed, same video (default: drawn and stated; in a batch\nmade from the item, the same "
      "in every run)"},
-    {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0, "first frame, for models that take one"},
+    {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0,
+     "first frame; modes clip and extend: for models that take one"},
     {"video", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(video), "FILE", 0, 0,
      "go on with this video, in mode ar or extend: scaled to cover\nthe size, cropped, taken at "
      "the "
