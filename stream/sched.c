@@ -77,8 +77,10 @@ static bool fits(const lti_sched *s, const lti_task *t)
     const int32_t n = t->live ? s->state.live : s->state.jobs;
     if (n >= (t->live ? s->o.max_live : s->o.max_jobs)) return false;
     if (!s->state.live && !s->state.jobs) return true;
-    return t->bytes <= s->state.memory - s->state.memory_used ||
-           !s->state.memory; /* 0: not known yet */
+    if (!s->state.memory) return true; /* not known */
+    /* one that runs alone may have more */
+    return s->state.memory_used <= s->state.memory &&
+           t->bytes <= s->state.memory - s->state.memory_used;
 }
 
 static void count_queues(lti_sched *s)

@@ -382,7 +382,7 @@ async def main():
 async def with_tokens():
     with open(path("tokens"), "w") as f:
         f.write("# ours\n0123456789abcdef\n")
-    server = Server("--token-file", "tokens", "--resume-seconds", "1")
+    server = Server("--token-file", "tokens", "--resume-seconds", "1", "--memory", "420")
     try:
         server.wait_ready()
         good = {"Authorization": "Bearer 0123456789abcdef"}
@@ -404,6 +404,18 @@ async def with_tokens():
             check(await viewer.unit(), "the link is enough to watch")
             await other.say(**dict(START, num_frames=5))
             check(await other.unit(), "a token in the handshake")
+            # memory for two
+            async with Client(server, extra_headers=good) as second, Client(server, extra_headers=good) as third:
+                await second.say(**LONG)
+                await second.unit()
+                await third.say(**dict(LONG, size="1024x1024"))
+                check((await third.event("error"))["code"] == "out_of_memory", "a video that can never fit is refused")
+                await third.say(**LONG)
+                check(await third.event("queued", 20, position=0), "a third one waits")
+                await second.say(type="stop")
+                check(await third.unit(), "until there is memory")
+                await third.say(type="stop")
+                await third.event("done")
             c.ws.transport.abort()
             done = await viewer.event("done")
             check(done["reason"] == "owner_gone", "an owner who does not come back: %r" % done)
