@@ -185,8 +185,16 @@ static lt_status read_all(lti_journal *j, lt_ctx *ctx, lti_journal_fn *each, voi
     uint8_t *data = malloc(bytes + 1);
     if (!data) return lti_fail(ctx, LT_ERR_MEM, "no memory for '%s'", j->path);
     size_t got = 0;
-    for (ssize_t n = 1; n > 0 && got<bytes; got += n> 0 ? (size_t)n : 0)
-        n = pread(j->fd, data + got, bytes - got, (off_t)got);
+    while (got < bytes) {
+        const ssize_t n = pread(j->fd, data + got, bytes - got, (off_t)got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) { /* what cannot be read is not what is not there */
+            free(data);
+            return lti_fail(ctx, LT_ERR_IO, "cannot read '%s': %s", j->path, strerror(errno));
+        }
+        if (!n) break;
+        got += (size_t)n;
+    }
     j->end = lti_journal_scan(data, got, each, user);
     j->reserved = bytes;
     *lost = 0;
