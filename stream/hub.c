@@ -102,7 +102,7 @@ void lti_event_release(lti_event *e)
 enum { MAX_EVENTS = 512, FIRST_ROOM = 256, MAX_FRAMES = 1 << 17 };
 
 struct lti_hub {
-    atomic_int refs, jpeg;
+    atomic_int jpeg; /* viewers that want it */
     pthread_mutex_t lock;
     size_t max_bytes;
     /* {lock} */
@@ -124,7 +124,7 @@ lt_status lti_hub_create(lti_hub **out, lt_ctx *ctx, size_t max_bytes)
         *out = NULL;
         return lti_fail(ctx, LT_ERR_MEM, "no memory for a stream");
     }
-    atomic_init(&h->refs, 1);
+    atomic_init(&h->jpeg, 0);
     pthread_mutex_init(&h->lock, NULL);
     h->max_bytes = max_bytes;
     h->room = FIRST_ROOM;
@@ -132,15 +132,9 @@ lt_status lti_hub_create(lti_hub **out, lt_ctx *ctx, size_t max_bytes)
     return LT_OK;
 }
 
-lti_hub *lti_hub_ref(lti_hub *h)
+void lti_hub_destroy(lti_hub *h)
 {
-    atomic_fetch_add(&h->refs, 1);
-    return h;
-}
-
-void lti_hub_release(lti_hub *h)
-{
-    if (!h || atomic_fetch_sub(&h->refs, 1) > 1) return;
+    if (!h) return;
     for (int64_t f = h->first; f < h->end; f++)
         lti_unit_release(h->ring[(size_t)f & (h->room - 1)]);
     for (int64_t n = h->first_event; n < h->end_event; n++)
@@ -276,16 +270,6 @@ int64_t lti_hub_key_before(lti_hub *h, int64_t frame)
     if (h->first == h->end) f = -1;
     pthread_mutex_unlock(&h->lock);
     return f;
-}
-
-size_t lti_hub_bytes_from(lti_hub *h, int64_t from)
-{
-    size_t n = 0;
-    pthread_mutex_lock(&h->lock);
-    for (int64_t f = from > h->first ? from : h->first; f < h->end; f++)
-        n += at(h, f)->bytes;
-    pthread_mutex_unlock(&h->lock);
-    return n;
 }
 
 /* ---- events ---- */

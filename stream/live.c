@@ -129,7 +129,7 @@ void lti_live_release(lti_live *l)
     json_decref(l->prompts);
     lti_video_request_free(&l->request);
     lti_tape_destroy(l->tape);
-    lti_hub_release(l->hub);
+    lti_hub_destroy(l->hub);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }

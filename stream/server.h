@@ -40,13 +40,11 @@ enum {
     LTI_UNIT_HEADER = 32
 };
 typedef enum lti_unit_kind {
-    LTI_UNIT_CONFIG = 1,
-    LTI_UNIT_VIDEO,
-    LTI_UNIT_INIT,
-    LTI_UNIT_FRAGMENT,
-    LTI_UNIT_JPEG,
-    LTI_UNIT_PREVIEW,
-    LTI_UNIT_END
+    LTI_UNIT_VIDEO = 2,
+    LTI_UNIT_INIT = 3,
+    LTI_UNIT_FRAGMENT = 4,
+    LTI_UNIT_JPEG = 5,
+    LTI_UNIT_END = 7
 } lti_unit_kind;
 enum {
     LTI_FLAG_KEY = 1,
@@ -135,8 +133,7 @@ typedef struct lti_hub_config {
 
 typedef struct lti_hub lti_hub;
 LT_MUST_USE lt_status lti_hub_create(lti_hub **out, lt_ctx *ctx, size_t max_bytes);
-lti_hub *lti_hub_ref(lti_hub *h);
-void lti_hub_release(lti_hub *h); /* accepts NULL */
+void lti_hub_destroy(lti_hub *h); /* accepts NULL */
 /* Takes the unit, whose frame is the next one. The oldest units leave when there are too many bytes. False: no memory. */
 bool lti_hub_push(lti_hub *h, lti_unit *u);
 /* Takes init. Before the first unit. */
@@ -156,8 +153,6 @@ typedef struct lti_hub_state {
 lti_hub_state lti_hub_look(lti_hub *h);
 /* The newest key frame at or before `frame`, or the oldest that is kept; -1: none. */
 int64_t lti_hub_key_before(lti_hub *h, int64_t frame);
-/* Bytes of frames from..end-1. */
-size_t lti_hub_bytes_from(lti_hub *h, int64_t from);
 /* Appends an event for all viewers; adds its number "n". Takes the object (NULL: no memory, nothing happens). */
 void lti_hub_say(lti_hub *h, json_t *event);
 /* Event `number` or the oldest after it; NULL when there is none yet. To be released. */
@@ -449,14 +444,11 @@ double lti_now(void); /* monotonic, seconds */
 typedef struct lti_conn lti_conn;
 enum {
     LTI_CLOSE_NONE,
-    LTI_CLOSE_DONE = 1000,
     LTI_CLOSE_GOING = 1001,
-    LTI_CLOSE_PROTOCOL = 1002,
     LTI_CLOSE_DATA = 1003,
     LTI_CLOSE_POLICY = 1008,
     LTI_CLOSE_BIG = 1009,
     LTI_CLOSE_INTERNAL = 1011,
-    LTI_CLOSE_LATER = 1013,
     LTI_CLOSE_IDLE = 4001,
     LTI_CLOSE_SLOW = 4008,
     LTI_CLOSE_SUPERSEDED = 4010

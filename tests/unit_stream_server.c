@@ -56,7 +56,7 @@ static void hub_keeps_whole_groups(void **state)
     lti_hub_end(h);
     lti_unit *none;
     assert_int_equal(lti_hub_get(h, 1000, &none), LT_END);
-    lti_hub_release(h);
+    lti_hub_destroy(h);
     assert_int_equal(lti_unit_payload(u)[999], 7); /* outlives the hub */
     lti_unit_release(u);
     lt_ctx_destroy(&ctx);
@@ -79,7 +79,7 @@ static void hub_numbers_events(void **state)
     assert_int_equal(e->bytes, strlen("{\"i\":1999,\"n\":1999}"));
     assert_memory_equal(e->data + LTI_HEADROOM, "{\"i\":1999,\"n\":1999}", e->bytes);
     lti_event_release(e);
-    lti_hub_release(h);
+    lti_hub_destroy(h);
     lt_ctx_destroy(&ctx);
 }
 
