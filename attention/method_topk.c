@@ -42,8 +42,7 @@ void lti_list_topk(lti_list *l, const lti_scene *s, int32_t head, int32_t tile)
             int32_t begin, end;
             if (!is_set(bits, first + i)) continue;
             lti_box_rows(s, first + i, &begin, &end);
-            l->run[l->n++] =
-                (lt_run){.begin = begin, .end = end, .bias = s->cached ? s->key[f].bias : 0};
+            lti_list_add(l, begin, end, s->cached ? s->key[f].bias : 0);
         }
     }
 }
@@ -59,10 +58,8 @@ void lti_list_topk_rest(lti_list *l, const lti_scene *s, int32_t head, int32_t t
             int32_t begin, end;
             if (is_set(bits, first + i)) continue;
             lti_box_rows(s, first + i, &begin, &end);
-            l->run[l->n++] = (lt_run){.begin = first + i,
-                                      .end = first + i + 1,
-                                      .bias = (s->cached ? s->key[f].bias : 0) +
-                                              (float)log((double)(end - begin))};
+            lti_list_add(l, first + i, first + i + 1,
+                         (s->cached ? s->key[f].bias : 0) + (float)log((double)(end - begin)));
         }
     }
 }

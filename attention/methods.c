@@ -2,6 +2,7 @@
 #include "attention/methods.h"
 #include "attention/words.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -162,15 +163,15 @@ lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text)
     return lt_sparse_check(ctx, out);
 }
 
-static bool between(int32_t x, int32_t low, int32_t high)
+static bool in_range(int32_t x, int32_t low, int32_t high)
 {
     return x >= low && x <= high;
 }
 
-static bool between_all(const int32_t side[3], int32_t low, int32_t high)
+static bool all_in(const int32_t side[3], int32_t low, int32_t high)
 {
-    return between(side[0], low, high) && between(side[1], low, high) &&
-           between(side[2], low, high);
+    return in_range(side[0], low, high) && in_range(side[1], low, high) &&
+           in_range(side[2], low, high);
 }
 
 lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
@@ -179,10 +180,9 @@ lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
     if (!m) return lti_fail(ctx, LT_ERR_ARG, "attention: no method %d", s->method);
     if (!m->list) return LT_OK;
     const bool counts = (s->keep > 0) + (s->mass > 0) + (s->tau > 0) == 1;
-    const bool whole = between(s->layers, 0, MOST_LAYERS) && between(s->rows, 0, MOST_ROWS) &&
-                       between(s->base, 0, MOST_BASE);
-    const bool good = whole &&
-                      (between_all(s->tile, 0, 0) || between_all(s->tile, 1, LTI_MOST_SIDE)) &&
+    const bool whole = in_range(s->layers, 0, MOST_LAYERS) && in_range(s->rows, 0, MOST_ROWS) &&
+                       in_range(s->base, 0, MOST_BASE);
+    const bool good = whole && (all_in(s->tile, 0, 0) || all_in(s->tile, 1, LTI_MOST_SIDE)) &&
                       s->warmup >= 0 && s->warmup <= 1 && s->drift >= 0 && s->decay >= 0 &&
                       s->ramp <= 1 && (m->list != lti_list_topk || counts) &&
                       (s->ramp == 0 || (s->keep > 0 && s->ramp >= s->keep)) &&
@@ -196,9 +196,10 @@ lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
 
 /* ---- lists ---- */
 
-static void add(lti_list *l, int64_t begin, int64_t end, float bias)
+void lti_list_add(lti_list *l, int64_t begin, int64_t end, float bias)
 {
     if (begin >= end) return;
+    assert(l->n < l->max);
     l->run[l->n++] = (lt_run){.begin = (int32_t)begin, .end = (int32_t)end, .bias = bias};
 }
 
@@ -207,7 +208,7 @@ void lti_read_tokens(lti_list *l, const lti_scene *s, int32_t f, int64_t begin, 
     const int64_t base = (int64_t)s->key[f].slot * s->frame;
     begin = begin < 0 ? 0 : begin;
     end = end > s->frame ? s->frame : end;
-    add(l, base + begin, base + end, s->key[f].bias);
+    lti_list_add(l, base + begin, base + end, s->key[f].bias);
 }
 
 int32_t lti_boxes_deep(const lti_scene *s)
@@ -234,7 +235,7 @@ void lti_read_boxes(lti_list *l, const lti_scene *s, int32_t f, int32_t y, int32
     int32_t begin, end, unused;
     lti_box_rows(s, lti_box(s, f, y, x0), &begin, &unused);
     lti_box_rows(s, lti_box(s, f, y, x1), &unused, &end);
-    add(l, begin, end, s->cached ? s->key[f].bias : 0);
+    lti_list_add(l, begin, end, s->cached ? s->key[f].bias : 0);
 }
 
 void lti_tile_place(const lti_scene *s, int32_t tile, int32_t place[3])

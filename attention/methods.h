@@ -44,6 +44,8 @@ lti_list_fn lti_list_sta, lti_list_svg, lti_list_radial, lti_list_topk, lti_list
 
 /* ---- for the functions that write lists ---- */
 
+/* Rows begin .. end - 1 of keys in memory; there is room for every frame thrice and every box. */
+void lti_list_add(lti_list *l, int64_t begin, int64_t end, float bias);
 /* Tokens begin .. end - 1 of key frame f, as far as it has them. */
 void lti_read_tokens(lti_list *l, const lti_scene *s, int32_t f, int64_t begin, int64_t end);
 /* Boxes (f, y, x0 .. x1). f: box of frames, or key frame of a cache. */
