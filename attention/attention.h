@@ -84,10 +84,11 @@ typedef enum lt_cache_positions {
     LT_CACHE_RELATIVE  /* its place in the visible list, so bounded by the window */
 } lt_cache_positions;
 
-typedef enum lt_cache_switch { /* what a new prompt does to kept frames outside the sink */
-                               LT_CACHE_RECACHE, /* they are written again under it, from their latents */
-                               LT_CACHE_FLUSH, /* all but the last two are forgotten */
-                               LT_CACHE_KEEP /* nothing: they go on saying what the old prompt said */
+/* What a new prompt does to kept frames outside the sink. */
+typedef enum lt_cache_switch {
+    LT_CACHE_RECACHE, /* they are written again under it, from their latents */
+    LT_CACHE_FLUSH,   /* all but the last LT_CACHE_FLUSH_FRAMES are forgotten */
+    LT_CACHE_KEEP     /* nothing: they go on saying what the old prompt said */
 } lt_cache_switch;
 enum { LT_CACHE_FLUSH_FRAMES = 2 };
 
@@ -96,8 +97,8 @@ typedef struct lt_cache_policy {
     int32_t window; /* frames that a block sees, itself and the sink included */
     int32_t sink;   /* the video's first frames, pinned */
     lt_cache_positions positions;
-    bool
-        sink_follows; /* ABSOLUTE: pinned frames are placed right before the oldest one that is not */
+    /* ABSOLUTE: pinned frames are placed right before the oldest one that is not */
+    bool sink_follows;
     double bias; /* 0 < b <= 1: weight of kept frames outside the sink, log b on their logits */
     double context_time; /* timestep at which kept frames are written, 0..1000 */
     int32_t first;       /* frames of the first block; 0 = block */
@@ -133,8 +134,8 @@ LT_API uint64_t lt_cache_bytes(const lt_cache_options *opt);
  * pinned frames leave no room for it. Forgets the frames that have no room beside it, the oldest that are not pinned. */
 LT_MUST_USE LT_API lt_status lt_cache_reserve(lt_cache *c, int32_t frames);
 LT_MUST_USE LT_API lt_status lt_cache_commit(lt_cache *c); /* keeps the open block */
-LT_API void
-lt_cache_rollback(lt_cache *c); /* gives the open block back: the next reserved sees the same */
+/* Gives the open block back: the next reserved sees the same. */
+LT_API void lt_cache_rollback(lt_cache *c);
 /* Forgets now what a block of `frames` would. No block may be open. */
 LT_MUST_USE LT_API lt_status lt_cache_make_room(lt_cache *c, int32_t frames);
 /* Opens frames first .. first + frames - 1 of the kept list again, at most a block: they see each other and what is before them in the
@@ -162,8 +163,8 @@ LT_MUST_USE LT_API lt_status lt_cache_restore(lt_cache *c, int64_t next_frame,
  * on their logits. 0 < each <= 1; 1: as the policy says. Whoever makes plans of its own (lt_sparse) does not look at it. */
 LT_API void lt_cache_weigh(lt_cache *c, double past, double sink);
 LT_API int32_t lt_cache_open_frames(const lt_cache *c); /* 0: no block is open */
-LT_API int64_t
-lt_cache_next_frame(const lt_cache *c); /* number of the first frame that is not kept */
+/* Number of the first frame that is not kept. */
+LT_API int64_t lt_cache_next_frame(const lt_cache *c);
 
 /* For attention, while a block is open. Keys and values of a layer: [lt_cache_rows, 2 * heads * head_dim], keys first. */
 LT_API lt_mat lt_cache_layer(const lt_cache *c, int32_t layer);
@@ -211,16 +212,16 @@ typedef struct lt_sparse_spec {
     double decay;      /* radial */
     int32_t base; /* svg, radial: least width and rounding, in tokens; 0 = chosen by the frame */
     bool sink;    /* svg, radial: the first frame is always read */
-    double keep, mass,
-        tau; /* topk: part of the boxes; or of the weight; or deviations above the mean; one of them is set */
+    /* topk: part of the boxes; or of the weight; or deviations above the mean; one of them is set */
+    double keep, mass, tau;
     bool centroid; /* topk: boxes that are not read stand in as their mean */
-    double
-        ramp; /* topk: keep at the first sparse step, falling evenly to `keep` at the last; 0 = keep */
+    /* topk: keep at the first sparse step, falling evenly to `keep` at the last; 0 = keep */
+    double ramp;
     double drift; /* topk: lists are made anew when queries and keys have changed by so much */
-    char file
-        [LT_SPARSE_FILE]; /* sta: windows of every layer and head are in this file; "" = window */
-    struct lt_window_search
-        *search; /* sta: attention stays dense, windows are compared; not in the text */
+    /* sta: windows of every layer and head are in this file; "" = window */
+    char file[LT_SPARSE_FILE];
+    /* sta: attention stays dense, windows are compared; not in the text */
+    struct lt_window_search *search;
 } lt_sparse_spec;
 /* NULL or "": dense. Errors: LT_ERR_ARG with a message that names the word. */
 LT_MUST_USE LT_API lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text);
@@ -249,8 +250,8 @@ LT_API void lt_window_search_destroy(lt_window_search **s); /* accepts NULL */
 typedef struct lt_window_choice {
     int32_t side[3];
     double part; /* of the boxes that it reads */
-    double error,
-        given; /* relative distance of its output from dense, root of the mean over calls; of the spec's window */
+    /* relative distance of its output from dense, root of the mean over calls; of the spec's window */
+    double error, given;
 } lt_window_choice;
 /* [layers * heads]; layers 0: no planner has run. Valid until the next call on `s`. */
 LT_API const lt_window_choice *lt_window_search_result(lt_window_search *s, int32_t *layers,
@@ -297,8 +298,7 @@ typedef struct lt_sparse_stats {
     double read, all;                   /* query-key pairs, mean over heads, of all calls */
     double sparse_read, sparse_all;     /* of those that were not dense */
     double seconds;                     /* of planning, the stand-ins included */
-    double
-        attention_seconds; /* of the calls and their planning: 0 here, whoever makes them may count */
+    double attention_seconds; /* of the calls and planning: whoever makes them may count */
 } lt_sparse_stats;
 LT_API void lt_sparse_get_stats(const lt_sparse *s, lt_sparse_stats *out);
 

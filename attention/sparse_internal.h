@@ -17,19 +17,18 @@ typedef struct lti_lists {
     int32_t *dev_q_off, *dev_row, *dev_group;
     lt_run *dev_run;
     lt_attn_plan kernel;
-    double read; /* query-key pairs, by group */
-    double *group_read;
+    double *group_read; /* query-key pairs, by group */
 } lti_lists;
 
 /* What a layer read last. */
 typedef struct lti_layer {
     bool made;
-    double
-        progress; /* of the last call: less means that a draw has begun again, which must not know of the one before */
+    /* of the last call: less means that a draw has begun again, which must not know of the one before */
+    double progress;
     uint64_t seen; /* which frames there were */
     uint64_t *chosen;
-    float sketch
-        [LTI_SKETCH]; /* of the means at that time: signed sums, whose distances are those of the means */
+    /* of the means at that time: signed sums, whose distances are those of the means */
+    float sketch[LTI_SKETCH];
 } lti_layer;
 
 typedef struct lti_sizes {

@@ -110,8 +110,8 @@ typedef struct lti_pack {
 } lti_pack;
 
 typedef struct lti_gemm_ops {
-    int mr
-        [LTI_VECS_MAX]; /* most rows of a tile that is 1, 2.. vectors wide; rows * width <= LTI_TILE_MAX */
+    /* most rows of a tile that is 1, 2.. vectors wide; rows * width <= LTI_TILE_MAX */
+    int mr[LTI_VECS_MAX];
     void (*tile)(const lti_tile *t, int rows, int width);
     void (*finish)(const lti_finish *f);
     void (*fold)(const lti_fold *f);

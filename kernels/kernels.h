@@ -133,13 +133,13 @@ typedef struct lt_mem_stats {
 typedef struct lt_dev lt_dev;
 
 typedef struct lt_dev_options {
-    const char
-        *device; /* "auto" (default), "cpu", "guard" (CPU whose tensor memory the host cannot touch
-                           outside operations and copies: for tests), "cuda" */
+    /* "auto" (default), "cpu", "guard" (CPU whose tensor memory the host cannot touch outside operations and copies: for
+     * tests), "cuda" */
+    const char *device;
     int threads; /* CPU worker threads; 0 = the cores this process may use */
-    const char
-        *isa; /* highest CPU kernel set: "auto" (default; also env LONGTAKE_ISA), "ref", "portable",
-                           "avx2", "avx512", "avx512bf16". More than the processor has is LT_ERR_UNSUPPORTED */
+    /* highest CPU kernel set: "auto" (default; also env LONGTAKE_ISA), "ref", "portable", "avx2", "avx512", "avx512bf16". More
+     * than the processor has is LT_ERR_UNSUPPORTED */
+    const char *isa;
 } lt_dev_options;
 LT_API lt_dev_options lt_dev_options_default(void);
 
@@ -232,8 +232,8 @@ typedef struct lt_tensor_source {
 typedef struct lt_weight lt_weight;
 
 typedef struct lt_weight_part {
-    const void
-        *data; /* host; element (n, k, tap) at ((n * in + k) * taps + tap), as files store it */
+    /* host; element (n, k, tap) at ((n * in + k) * taps + tap), as files store it */
+    const void *data;
     lt_dtype dtype;   /* of data: f32, f16, bf16 */
     int64_t out;      /* rows of this part */
     const void *bias; /* host, [out], type bias_dtype; NULL = zeros */
@@ -245,9 +245,8 @@ typedef struct lt_weight_options {
     int nparts;
     int64_t in; /* K */
     int taps;   /* 1 for a linear layer; 0 = 1 */
-    lt_dtype
-        compute; /* LT_F32: products and inputs in f32. LT_BF16: weights held in bf16 (round to nearest even),
-                         inputs are bf16, sums in f32 */
+    /* LT_F32: products and inputs in f32. LT_BF16: weights held in bf16 (round to nearest even), inputs are bf16, sums in f32 */
+    lt_dtype compute;
     lt_tag tag; /* LT_TAG_WEIGHTS, or LT_TAG_TEXT for a layer that is streamed */
 } lt_weight_options;
 
@@ -371,8 +370,8 @@ typedef struct lt_image {
     void *data;
     lt_dtype dtype;
     int32_t h, w, c;
-    int32_t
-        border; /* pixels on each side; zeroed once by whoever allocates, never written by operations */
+    /* pixels on each side; zeroed once by whoever allocates, never written by operations */
+    int32_t border;
 } lt_image;
 /* Of all pixels, border included; SIZE_MAX when it is more than a size can say, which no allocation gives. Any thread. */
 LT_API size_t lt_image_bytes(const lt_image *im);

@@ -37,11 +37,11 @@ typedef struct lt_scheduler_options {
     lt_solver solver;
     lt_sigma_grid grid;
     int32_t steps;     /* K >= 1; ignored when list is given */
-    double shift;      /* > 0, 1 = none */
+    double shift;      /* > 0, <= 1e6; 1 = none */
     const float *list; /* RENOISE: denoising step list on the 0..1000 scale, largest first */
     int32_t list_len;
-    bool
-        warp; /* list values index the shifted 1000-step grid (Self-Forcing): s -> timesteps[1000 - s] */
+    /* list values index the shifted 1000-step grid (Self-Forcing): s -> timesteps[1000 - s] */
+    bool warp;
 } lt_scheduler_options;
 LT_API lt_scheduler_options lt_scheduler_options_default(void);
 LT_API const char *lt_solver_name(lt_solver s);

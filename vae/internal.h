@@ -32,8 +32,8 @@ typedef struct lti_vae_node {
     bool time; /* UP, DOWN: with the time stage */
     char name[32];
     int32_t cin, cout;
-    int32_t
-        level; /* its input is (size of level 0) << level in the decoder, >> level in the encoder */
+    /* its input is (size of level 0) << level in the decoder, >> level in the encoder */
+    int32_t level;
     /* Packed weights. CONV, HEAD, POINT: w[0]. RES: first, second, shortcut or NULL. ATTN: qkv, proj.
      * UP: four phases (weights.c), two halves of the time convolution. DOWN: w[0], time convolution w[1]. */
     lt_weight *w[6];

@@ -49,9 +49,8 @@ typedef struct lt_vae_decoder lt_vae_decoder;
 LT_MUST_USE LT_API lt_status lt_vae_decoder_create(lt_vae_decoder **out, lt_vae *vae, int32_t h,
                                                    int32_t w);
 LT_API void lt_vae_decoder_destroy(lt_vae_decoder **dec);
-LT_API void lt_vae_decoder_reset(
-    lt_vae_decoder
-        *dec); /* the next push is the first frame of a new video; needed after a failure */
+/* The next push is the first frame of a new video; needed after a failure. */
+LT_API void lt_vae_decoder_reset(lt_vae_decoder *dec);
 /* Device bytes that lt_vae_decoder_create will take under the tags VAE_STATE and VAE_WORK (the attention plan, a few KiB, is under PLAN).
  * No device needed. UINT64_MAX for a configuration or size that lt_vae_decoder_create refuses. */
 LT_API uint64_t lt_vae_decoder_bytes(const lt_vae_config *config, int32_t h, int32_t w);
