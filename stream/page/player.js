@@ -256,6 +256,9 @@ class MsePlayer {
           if (!this.held) v.play().catch(() => {});
         }
     }
+    // frames were left out: nothing but a jump gets the picture over the gap
+    for (let i = 0; i + 1 < b.length && this.begun; i++)
+      if (v.currentTime >= b.end(i) - 0.1 && v.currentTime < b.start(i + 1)) v.currentTime = b.start(i + 1);
     const now = performance.now(), at = Math.round(v.currentTime * 1e6);
     if (document.hidden && v.paused && this.begun && !this.held) { // Chromium stops silent videos in the background
       this.position = Math.min(this.newest, this.position + (now - this.looked) * 1000);
