@@ -35,6 +35,7 @@ function line(job) {
   how.textContent = job.status === "in_progress" ? job.progress + " %" : job.status === "queued" && job.queue_position >= 0 ? "waits, " + (job.queue_position + 1) : WORDS[job.status];
   what.textContent = job.prompt;
   button.type = "button";
+  button.dataset.id = job.id;
   button.disabled = job.status !== "completed";
   button.title = job.error ? job.error.message : job.status === "completed" ? "Download MP4" : "";
   if (job.status === "completed") {
@@ -50,22 +51,34 @@ function line(job) {
   return item;
 }
 
-// Asked again only while something is under way and somebody is looking.
-async function look() {
-  clearTimeout(timer);
-  if (document.hidden) return;
-  const reply = await fetch("/v1/videos?limit=20", { headers: headers() }).catch(() => null);
-  const jobs = reply && reply.ok ? (await reply.json()).data : [];
+// Only when something has changed: whoever is on a line with the keyboard stays there.
+let shown = "";
+function put(jobs) {
+  const text = JSON.stringify(jobs.map((j) => [j.id, j.status, j.progress, j.queue_position]));
+  if (text === shown) return;
+  shown = text;
+  const focused = list.contains(document.activeElement) ? document.activeElement.dataset.id : "";
   for (const [id, address] of pictures) {
     if (jobs.some((j) => j.id === id)) continue;
     URL.revokeObjectURL(address);
     pictures.delete(id);
   }
   list.replaceChildren(...jobs.map(line));
+  if (focused) list.querySelector(`[data-id="${focused}"]`)?.focus();
   card.hidden = !jobs.length;
+}
+
+// Asked again only while something is under way and somebody is looking.
+let jobs = [];
+async function look() {
+  clearTimeout(timer);
+  if (document.hidden) return;
+  const reply = await fetch("/v1/videos?limit=20", { headers: headers() }).catch(() => null);
+  if (reply && reply.ok) put(jobs = (await reply.json()).data);
   if (jobs.some((j) => j.status === "queued" || j.status === "in_progress")) timer = setTimeout(look, 2000);
 }
 
 document.addEventListener("visibilitychange", look);
 addEventListener("focus", look);
+addEventListener("longtake-token", look);
 look();
