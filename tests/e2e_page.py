@@ -17,6 +17,7 @@ KEEP = os.environ.get("LONGTAKE_PICTURES")
 # type, choose, click, as a person would
 ASK = """(() => { for (const [id, v] of Object.entries(%s)) { const e = document.getElementById(id); e.value = v; e.dispatchEvent(new Event("input", {bubbles: true})); }
   document.getElementById("go").click(); return true; })()"""
+ASK_TWICE = ASK.replace("return true", 'document.getElementById("go").click(); return true')
 # how much the picture varies: 0 for one colour
 SPREAD = """(() => { const c = document.createElement("canvas"); c.width = c.height = 32; const x = c.getContext("2d");
   x.drawImage(document.getElementById("canvas").hidden ? document.getElementById("video") : document.getElementById("canvas"), 0, 0, 32, 32);
@@ -36,14 +37,22 @@ async def shot(page, name):
 async def plays(page, kind, seconds=600):
     """From the click to pictures that move on."""
     check(await page.until("longtake.welcome && longtake.welcome.ready"), kind + ": the page connects")
-    await page.run(ASK % (FORM % seconds))
+    await page.run(ASK_TWICE % (FORM % seconds))
     first = await page.until("longtake.firstPicture && longtake.firstPicture - longtake.clicked")
     check(first, kind + ": a first picture")
     print("%s: first picture %.0f ms after the click" % (kind, first or -1))
     check(await page.run("longtake.kind") == kind, "%s: by %s" % (kind, await page.run("longtake.kind")))
     check(await page.run("!document.querySelector('#stop').hidden"), kind + ": still being generated")
     check(await page.until("longtake.shown > 1000000"), kind + ": it moves on")
+    check(await page.run("document.getElementById('alert').hidden"), kind + ": a double click is one: %r" % await page.run("document.getElementById('alert-text').textContent"))
     check(await page.run(SPREAD) > 8, kind + ": and is not one colour")
+
+
+async def press(page, key):
+    """A key as the browser gets it."""
+    code = {" ": ("Space", 32)}[key]
+    for kind in ("keyDown", "keyUp"):
+        await page.call("Input.dispatchKeyEvent", type=kind, key=key, code=code[0], windowsVirtualKeyCode=code[1], text=key if kind == "keyDown" else "")
 
 
 async def main():
@@ -88,6 +97,10 @@ async def main():
                 check(await page.until(test), "keys: " + what)
             shown = await page.run("longtake.drawn")
             check(await page.until("longtake.drawn > %d" % (shown + 5)), "it plays on")
+            await page.run("document.getElementById('play').click()")
+            check(await page.until("longtake.held === true"), "paused")
+            made = await page.run("document.getElementById('edge').click(), longtake.made")
+            check(await page.until("longtake.made > %g" % (made + 2)), "who goes elsewhere from a pause is not left with a drawing that stands")
             # a lost connection
             before = await page.run("longtake.dropped")
             await page.run("longtake.ws.close()")

@@ -9,7 +9,7 @@ const watching = query.get("watch") ? { id: query.get("watch"), key: query.get("
 const state = {
   ws: null, welcome: null, session: null, info: null, player: null, kind: null,
   lastSeq: -1, lastEvent: -1, running: false, over: false, owner: false, seeking: null, behind: false,
-  tries: 0, closing: false, anchor: null, stalls: 0, dropped: 0, firstPicture: 0, clicked: 0, counter: 0, token: sessionStorage.getItem("longtake-token"),
+  tries: 0, closing: false, starting: false, anchor: null, stalls: 0, dropped: 0, firstPicture: 0, clicked: 0, counter: 0, token: sessionStorage.getItem("longtake-token"),
 };
 window.longtake = state; // for tests and for the curious
 
@@ -56,6 +56,15 @@ const WORDS = {
 const FIELDS = { num_frames: "f-seconds", seconds: "f-seconds", size: "f-size", width: "f-size", height: "f-size", num_inference_steps: "f-steps",
   guidance_scale: "f-guidance", seed: "f-seed", fps: "f-fps", mode: "f-mode", drift: "f-drift", prompt: "prompt", negative_prompt: "f-negative" };
 
+// Nothing is shown and nothing comes.
+function idle() {
+  state.starting = false;
+  if (state.running || state.player) return;
+  wait(null);
+  $("idle").hidden = false;
+  $("stage").dataset.state = "idle";
+}
+
 // ---- connection ----
 
 function send(message) {
@@ -93,10 +102,13 @@ function onClose(e) {
   state.ws = null;
   if (e.code === 4010) { status("off", "opened elsewhere"); return alertUser("This video is being watched in another tab of yours now.", ["Take it back", connect]); }
   if (e.code === 1008 && e.reason === "unauthorized") return askToken();
-  if (e.code === 4008) alertUser("This connection was too slow for the stream.");
+  if (state.starting) { // the server may never have heard of it
+    idle();
+    alertUser("The connection was lost before the video began.", ["Try again", () => $("form").requestSubmit()]);
+  }
   state.tries++;
   const seconds = Math.min(8, 0.4 * 2 ** Math.min(state.tries, 6));
-  status("lost", state.welcome ? "connection lost, trying again" : "the server does not answer");
+  status("lost", state.welcome || state.info ? "connection lost, trying again" : "the server does not answer");
   if (state.tries === 3) alertUser(state.running ? "The connection is lost. The video goes on for half a minute without it." : "The server cannot be reached.", ["Try now", connect]);
   clearTimeout(state.retry);
   state.retry = setTimeout(() => { if (!state.ws) connect(); }, seconds * 1000);
@@ -105,11 +117,14 @@ function onClose(e) {
 function askToken() {
   status("off", "token wanted");
   const d = $("ask-token");
+  idle();
   d.returnValue = "";
+  $("token-title").textContent = state.token ? "The server does not know this token" : "This server wants a token";
   d.onclose = () => {
     if (d.returnValue !== "ok") return alertUser(WORDS.unauthorized, ["Enter it", askToken]);
     state.token = $("token").value.trim();
     sessionStorage.setItem("longtake-token", state.token);
+    dispatchEvent(new Event("longtake-token")); // the list of videos needs it too
     connect();
   };
   if (!d.open) d.showModal();
@@ -134,6 +149,7 @@ const handlers = {
     if (!m.ready) setTimeout(() => send({ type: "hello", token: state.token || undefined }), 1000);
   },
   accepted(m) {
+    state.starting = false;
     state.session = m;
     state.owner = true;
     setRunning(true);
@@ -170,6 +186,7 @@ const handlers = {
     } else if (m.what === "pause" || m.what === "resume") paused(m.paused);
   },
   rejected(m) {
+    if (!state.owner) return; // somebody else's order
     state.pendingPrompt = null;
     showPrompts(state.prompts);
     alertUser(WORDS[m.code] || "That was not possible: " + m.code);
@@ -210,7 +227,8 @@ const handlers = {
   draining(m) { alertUser(`The server is shutting down in ${Math.max(0, Math.round(m.deadline_s))} s. Download the video if you want to keep it.`); },
   error(m) {
     if (m.code === "unauthorized") return;
-    if (m.code === "session_gone") { wait(null); setRunning(false); state.session = null; if (!watching) status("on", "ready"); else status("off", "gone"); }
+    state.starting = false;
+    if (m.code === "session_gone") { wait(null); state.session = null; setRunning(false); if (!watching) status("on", "ready"); else status("off", "gone"); }
     let text = WORDS[m.code] || m.message;
     let action = null;
     if (m.code === "queue_full") { text = `All places are taken and the queue is full. There should be room in about ${clockText(m.retry_after_ms / 1000)}.`; }
@@ -223,7 +241,7 @@ const handlers = {
       if (f.id !== "prompt") $("more").open = true;
       f.focus();
     }
-    if (!state.running && !state.player) { wait(null); $("idle").hidden = false; $("stage").dataset.state = "idle"; }
+    idle();
     alertUser(text, action);
   },
   pong() {},
@@ -307,7 +325,11 @@ function seek(seconds, live) {
   state.player.reset();
   if (state.kind === "mse" && state.over) build(); // a stream that ended cannot be appended to
   if (state.kind === "mse" && state.init && state.over) state.player.push(state.init);
-  if (state.held) { setPlay(false); state.player.pause(false); }
+  if (state.held) {
+    setPlay(false);
+    state.player.pause(false);
+    if (state.owner && state.running) send({ type: "resume", event_id: eventId() }); // the drawing stood, too
+  }
   state.shown = seconds * 1e6;
   send(live ? { type: "seek", live: true, event_id: state.seeking } : { type: "seek", pts: Math.round(seconds * 1e6), event_id: state.seeking });
 }
@@ -323,10 +345,8 @@ function setRunning(on) {
   $("more").hidden = !!watching;
   for (const e of $("more").querySelectorAll("input,select")) e.disabled = on;
   const s = state.session;
-  if (s) {
-    $("save").hidden = $("share").hidden = false;
-    $("save").href = `/v1/live/${s.session_id}/content?key=${s.key}&download=1`;
-  }
+  $("save").hidden = $("share").hidden = !s;
+  if (s) $("save").href = `/v1/live/${s.session_id}/content?key=${s.key}&download=1`;
   $("play").disabled = $("seek").disabled = $("edge").disabled = !s;
 }
 
@@ -359,13 +379,14 @@ function showPrompts(list) {
 
 function reset() {
   state.player?.close();
-  Object.assign(state, { player: null, info: null, session: null, lastSeq: -1, lastEvent: -1, over: false, behind: false, anchor: null, stalls: 0, dropped: 0,
+  Object.assign(state, { player: null, info: null, session: null, owner: false, speed: 0, lastSeq: -1, lastEvent: -1, over: false, behind: false, anchor: null, stalls: 0, dropped: 0,
     firstPicture: 0, made: 0, shown: 0, drawn: 0, prompts: [], pendingPrompt: null, finished: false, init: null, seeking: null });
   for (const p of Object.values(plots)) p.clear();
   $("n-stalls").textContent = $("n-dropped").textContent = "0";
   for (const n of ["fps", "block", "lead", "density", "cache", "frames"]) $("n-" + n).textContent = "–";
   $("save").hidden = $("share").hidden = $("drift-facts").hidden = true;
   $("seek").max = $("seek").value = 0;
+  $("play").disabled = $("seek").disabled = $("edge").disabled = true;
   $("time").textContent = "0:00 / 0:00";
   $("marks").replaceChildren();
   $("stage").dataset.state = "idle";
@@ -378,7 +399,7 @@ $("form").addEventListener("submit", (e) => {
   e.preventDefault();
   hideAlert();
   const text = $("prompt").value.trim();
-  if (!text || watching) return;
+  if (!text || watching || state.starting) return;
   if (!state.ws || state.ws.readyState !== 1) return alertUser("The server cannot be reached.", ["Try now", connect]);
   if (state.running) {
     state.pendingPrompt = text;
@@ -388,6 +409,7 @@ $("form").addEventListener("submit", (e) => {
     return;
   }
   reset();
+  state.starting = true;
   state.clicked = performance.now();
   state.kind = choosePlayer($("f-player").value || query.get("player"));
   const m = { type: "start", prompt: text, wire: WIRE[state.kind], event_id: eventId(), reliable: $("f-reliable").checked, round_frames: true };
@@ -424,7 +446,7 @@ document.addEventListener("keydown", (e) => {
   if (typing || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
   const at = (state.shown || 0) / 1e6;
   const keys = {
-    "/": () => $("prompt").focus(), " ": () => { if (e.target.tagName !== "BUTTON" && e.target.tagName !== "SUMMARY") togglePlay(); else return true; },
+    "/": () => $("prompt").focus(), " ": () => { if (!/^(BUTTON|SUMMARY)$/.test(e.target.tagName) && e.target.type !== "checkbox") togglePlay(); else return true; },
     ArrowLeft: () => seek(Math.max(0, at - 2)), ArrowRight: () => (at + 2 >= (state.made || 0) - 0.5 && state.running ? seek(0, true) : seek(Math.min(state.made || 0, at + 2))),
     l: () => seek(0, true), L: () => seek(0, true), f: () => $("full").click(), F: () => $("full").click(), "?": () => $("keys").showModal(),
   };
@@ -458,6 +480,7 @@ setInterval(() => {
 }, 250);
 setInterval(() => { for (const p of Object.values(plots)) if (p.dirty) p.draw(); }, 500);
 addEventListener("pagehide", () => { state.closing = true; });
+addEventListener("pageshow", (e) => { if (e.persisted) { state.closing = false; connect(); } }); // kept by the browser, and come back to
 
 showPrompts([]);
 if (watching) { setRunning(true); $("prompt").placeholder = "A shared video"; wait("Joining the video"); }
