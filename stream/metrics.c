@@ -185,13 +185,17 @@ static void put_process(FILE *f, const lti_metrics *m)
 {
     struct timespec cpu;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    fprintf(f,
-            "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %.0f\n"
-            "# TYPE process_open_fds gauge\nprocess_open_fds %.0f\n"
-            "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds %.0f\n"
-            "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %.3f\n",
-            resident_bytes(), open_files(), m->born,
-            (double)cpu.tv_sec + 1e-9 * (double)cpu.tv_nsec);
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } all[] = {{"resident_memory_bytes", "gauge", "Memory of the process", resident_bytes()},
+               {"open_fds", "gauge", "Open descriptors", open_files()},
+               {"start_time_seconds", "gauge", "When it was started", m->born},
+               {"cpu_seconds_total", "counter", "Processor time",
+                (double)cpu.tv_sec + 1e-9 * (double)cpu.tv_nsec}};
+    for (size_t i = 0; i < LT_COUNT(all); i++)
+        fprintf(f, "# HELP process_%s %s\n# TYPE process_%s %s\nprocess_%s %.3f\n", all[i].name,
+                all[i].help, all[i].name, all[i].type, all[i].name, all[i].value);
 }
 
 static void put_device(FILE *f, const lti_sched_state *s)

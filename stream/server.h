@@ -374,7 +374,7 @@ lti_live_net *lti_live_get_net(lti_live *l);
     X(SESSIONS_COMPLETE, "sessions_complete_total", "Live sessions drawn to their end")         \
     X(SESSIONS_STOPPED, "sessions_stopped_total", "Live sessions stopped before their end")     \
     X(SESSIONS_FAILED, "sessions_failed_total", "Live sessions that ended in an error")         \
-    X(REFUSED, "refused_total", "Requests refused because the queue was full")                  \
+    X(REFUSED, "refused_total", "Requests refused for want of a place or of memory")            \
     X(JOBS_REFUSED, "jobs_refused_total", "Jobs among them")                                    \
     X(HTTP, "http_requests_total", "HTTP requests answered")                                    \
     X(WEBSOCKETS, "websockets_total", "Websocket connections accepted")                         \
