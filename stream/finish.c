@@ -128,7 +128,11 @@ static bool complete(lti_job *j, lt_ctx *ctx)
     if (put_thumbnail(j, ctx, whole) < 0 || put_sheet(j, ctx, whole) < 0)
         lti_say(j->srv, LT_LOG_WARN, "job_not_pictured", "{s:s, s:s}", "job_id", j->id, "message",
                 lt_error(ctx));
-    return !rename(whole, video);
+    if (rename(whole, video)) return false;
+    (void)fsync(
+        j->srv->jobs
+            ->dir); /* the name is on the disk before the journal says so, where that is possible */
+    return true;
 }
 
 static void finish(lti_job *j, lt_ctx *ctx)
