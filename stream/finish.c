@@ -129,9 +129,8 @@ static bool complete(lti_job *j, lt_ctx *ctx)
         lti_say(j->srv, LT_LOG_WARN, "job_not_pictured", "{s:s, s:s}", "job_id", j->id, "message",
                 lt_error(ctx));
     if (rename(whole, video)) return false;
-    (void)fsync(
-        j->srv->jobs
-            ->dir); /* the name is on the disk before the journal says so, where that is possible */
+    /* the name is on the disk before the journal says so, where that is possible */
+    (void)fsync(j->srv->jobs->dir);
     return true;
 }
 
