@@ -71,6 +71,18 @@ def frames_of(data, name="got.mp4"):
     return info.get("frames"), info.get("metadata", {})
 
 
+def tiles(name, width, height):
+    """Its pictures as ffmpeg decodes them, row by row cut into squares of 64: bytes of RGB."""
+    r = subprocess.run(["ffmpeg", "-v", "error", "-i", path(name), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], stdout=subprocess.PIPE)
+    rows = [r.stdout[i:i + 3 * width] for i in range(0, len(r.stdout), 3 * width)]
+    return [b"".join(row[3 * x:3 * x + 192] for row in rows[y:y + 64]) for y in range(0, len(rows), 64) for x in range(0, width, 64)]
+
+
+def most_like(picture, others):
+    """The number of the one that it differs least from, in every seventh sample."""
+    return min(range(len(others)), key=lambda i: sum(abs(a - b) for a, b in zip(picture[::7], others[i][::7])))
+
+
 def content(server, ident, query="", **headers):
     return server.request("GET", "/v1/videos/%s/content%s" % (ident, query), headers={k.replace("_", "-"): v for k, v in headers.items()})
 
@@ -131,6 +143,11 @@ def one_job(server):
             f.write(data)
         probe = e2e.ffprobe("got.jpg")
         check(not probe or (probe[0]["width"], probe[0]["height"]) == sides, "%s: %r" % (variant, probe))
+        if shutil.which("ffmpeg"):
+            frames = tiles("got.mp4", 64, 64)
+            shown = [most_like(t, frames) for t in tiles("got.jpg", *sides)]
+            want = [0] if variant == "thumbnail" else [int((k + 0.5) * 33 / 25) for k in range(25)]
+            check(shown == want, "%s: shows the frames %r" % (variant, shown))
     for variant in ("sound", "", "x" * 50):
         check(content(server, ident, "?variant=" + variant)[0] == 400, "variant %r" % variant)
     # the same again with another prompt
