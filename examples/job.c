@@ -290,10 +290,12 @@ lt_status lti_job_run(lti_job *j, lt_model *model)
     lt_session_get_report(j->session, &j->report);
     j->prompts = lti_marks_json(j->session, j->opt.fps);
     const bool cancelled = s == LT_ERR_CANCELLED;
-    lt_status saved = LT_OK;
-    if (s == LT_OK || cancelled) saved = save(j, cancelled);
-    if (s == LT_OK || cancelled) s = finish(j, cancelled);
-    return saved < 0 ? saved : s;
+    if (s != LT_OK && !cancelled) return s;
+    char why[512];
+    const lt_status saved = save(j, cancelled);
+    if (saved < 0) snprintf(why, sizeof why, "%s", lt_error(j->ctx)); /* finishing has its own */
+    const lt_status finished = finish(j, cancelled);
+    return saved < 0 ? lti_fail(j->ctx, saved, "%s", why) : finished;
 }
 
 void lti_job_close(lti_job *j)

@@ -87,7 +87,7 @@ json_t *lti_peak_json(lt_dev *dev, lt_dtype dtype, int ms, double *peak)
                      lt_dev_isa(dev), "threads", lt_dev_threads(dev));
 }
 
-static json_t *part(double seconds, double flops, double peak)
+static json_t *rate_json(double seconds, double flops, double peak)
 {
     const double rate = seconds > 0 ? flops / seconds : 0;
     return json_pack("{s:f, s:f, s:f, s:f}", "seconds", seconds, "flops", flops, "flops_per_second",
@@ -134,8 +134,8 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
         "attention_density", r->attention_density, "sparse_density", r->sparse_density,
         "planning_seconds", r->planning_seconds, "tokens", (json_int_t)r->tokens, "seconds",
         "total", r->total_seconds, "first_frame", r->first_frame_seconds, "text", r->text_seconds,
-        "denoise", part(r->denoise_seconds, r->dit_flops, peak), "decode",
-        part(r->decode_seconds, r->vae_flops, peak), "blocks", blocks, "passes", passes,
+        "denoise", rate_json(r->denoise_seconds, r->dit_flops, peak), "decode",
+        rate_json(r->decode_seconds, r->vae_flops, peak), "blocks", blocks, "passes", passes,
         "memory_bytes", memory, "estimate_bytes", estimate, "machine_peak", machine);
     if (j->drift)
         json_object_set_new(

@@ -84,15 +84,24 @@ check(r.returncode == 0 and exists("out/item.mp4"), "batch: %s" % r.stderr)
 
 # Interrupted, and gone on with in another process.
 LONG = AR[:-1] + ("99997",)
-p = subprocess.Popen([e2e.PROGRAM, "render", PROMPT, "-o", "cut.mp4", "--model", e2e.MODEL, *LONG, "--prompt-file", "story.txt",
-                      "--frames-dir", "cut.mp4.d", "--save-session", "cut.session"], cwd=e2e.WORK, stdout=subprocess.PIPE,
-                     stderr=subprocess.PIPE, text=True)
-end = time.time() + 120
-while time.time() < end and p.poll() is None and not (os.path.isdir(path("cut.mp4.d")) and len(os.listdir(path("cut.mp4.d"))) > 9):
-    time.sleep(0.01)
-p.send_signal(signal.SIGINT)
-out, err = p.communicate(timeout=600)
-check(p.returncode == 1 and "go on with --resume cut.session" in err and exists("cut.partial.mp4"), "Ctrl-C: %d %r" % (p.returncode, err))
+
+
+def interrupted(name, session, then=lambda: None):
+    """A render that has written some frames gets a signal, and `then` is called just before it."""
+    p = subprocess.Popen([e2e.PROGRAM, "render", PROMPT, "-o", name, "--model", e2e.MODEL, *LONG, "--prompt-file", "story.txt",
+                          "--frames-dir", name + ".d", "--save-session", session], cwd=e2e.WORK, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
+    end = time.time() + 120
+    while time.time() < end and p.poll() is None and not (os.path.isdir(path(name + ".d")) and len(os.listdir(path(name + ".d"))) > 9):
+        time.sleep(0.01)
+    then()
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=600)
+    return p.returncode, err
+
+
+status, err = interrupted("cut.mp4", "cut.session")
+check(status == 1 and "go on with --resume cut.session" in err and exists("cut.partial.mp4"), "Ctrl-C: %d %r" % (status, err))
 cut = frames("cut.mp4")
 info = json.loads(longtake("inspect", "cut.session", "--json").stdout)
 check(info["next_frame"] == len(cut) and info["seed"] == "7", "the saved session: %r" % info)
@@ -104,6 +113,11 @@ check(r.returncode == 0 and "GiB" not in r.stderr, "resumed: %s" % r.stderr)
 made("whole.mp4", *AR[:-1], str(total), "--prompt-file", "story.txt")
 rest, whole = frames("rest.mp4"), frames("whole.mp4")
 check(len(cut) + len(rest) == total and {**cut, **rest} == whole, "%d and %d frames are the %d of one run" % (len(cut), len(rest), total))
+
+# Where it cannot be saved any more, that is what is said; the frames are there all the same.
+os.mkdir(path("gone"))
+status, err = interrupted("lost.mp4", "gone/s.session", lambda: os.rmdir(path("gone")))
+check(status == 1 and "longtake: 'gone/s.session" in err and exists("lost.partial.mp4"), "a folder that is gone: %d %r" % (status, err))
 
 # A video at its end is made longer, with another prompt.
 made("short.mp4", *AR[:-1], "17", "--save-session", "short.session")
