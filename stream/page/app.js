@@ -82,8 +82,7 @@ function connect() {
     if (state.session && state.owner) {
       hello.wire = WIRE[state.kind];
       hello.resume = { session_id: state.session.session_id, token: state.session.resume_token, last_seq: state.lastSeq, last_event: state.lastEvent };
-      if (state.kind === "mse" || !state.player) delete hello.resume.last_seq;
-      if (state.player && state.kind === "mse") rebuild();
+      if (!state.player) delete hello.resume.last_seq;
     }
     if (!watching) ws.send(JSON.stringify(hello));
     else watch();
@@ -298,7 +297,6 @@ function build() {
     },
   });
 }
-function rebuild() { build(); }
 
 function setPlay(held) {
   state.held = held;

@@ -215,6 +215,10 @@ class MsePlayer {
     if (hold) this.video.pause(); else if (this.begun) this.video.play().catch(() => {});
   }
   push(u) {
+    if (u.kind === KIND.init) { // after a second one the browser would leave out what comes before the next key frame
+      if (this.told) return;
+      this.told = true;
+    }
     this.newest = u.kind === KIND.fragment ? u.pts + u.duration : this.newest;
     if (u.kind === KIND.fragment && this.target === undefined) this.target = u.pts / 1e6;
     this.queue.push(u.data);
