@@ -209,8 +209,10 @@ bool lti_jobs_ending(const lti_jobs *jobs)
 
 lt_status lti_jobs_add(lti_jobs *jobs, lti_job *j, double *eta)
 {
-    LT_TRY(lti_sched_room(jobs->srv->sched, &j->task, eta)); /* only this thread adds jobs */
-    if (!lti_jobs_put(jobs, lti_record_create(j), true)) return LT_ERR_IO;
+    const lt_status room = lti_sched_room(jobs->srv->sched, &j->task, eta);
+    if (room != LT_OK) return room; /* else it will have a place: only this thread adds jobs */
+    if (!lti_jobs_room(jobs, 1) || !lti_jobs_put(jobs, lti_record_create(j), true))
+        return LT_ERR_IO;
     lti_jobs_lock(jobs);
     atomic_fetch_add(&j->refs, 1); /* the table's */
     lti_jobs_enlist(jobs, j);

@@ -260,7 +260,7 @@ static void create_job(lt_server *srv, lti_http_request *rq, lti_http_reply *re,
     if (s < 0) {
         lti_reply_status(re, srv->ctx, s, o->param.name);
     } else {
-        s = lti_jobs_room(srv->jobs, 1) ? lti_jobs_add(srv->jobs, j, &eta) : LT_ERR_IO;
+        s = lti_jobs_add(srv->jobs, j, &eta);
         if (s == LT_OK) {
             lti_count(srv->metrics, LTI_COUNT_JOBS, 1);
             lti_say(srv, LT_LOG_INFO, "job_created", "{s:s, s:s}", "job_id", j->id, "request_id",

@@ -278,7 +278,9 @@ async def shared(server):
     waiting = [create(server) for _ in range(2)]
     jobs = [get(server, i) for i in waiting]
     check([j["queue_position"] for j in jobs] == [0, 1] and jobs[1]["eta_seconds"] >= jobs[0]["eta_seconds"] > 0, "position and time: %r" % jobs)
+    journal = e2e.read("jobs/jobs.journal")
     status, headers, e = call(server, "POST", "/v1/videos", VIDEO)
+    check(e2e.read("jobs/jobs.journal") == journal, "what is refused is not written down")
     check(status == 429 and e["error"]["type"] == "rate_limit_error" and int(headers["retry-after"]) >= 1, "a full queue: %d %r %r" % (status, headers, e))
     check(call(server, "POST", "/v1/videos/%s/cancel" % slow, {})[2]["error"]["code"] == "cancelled", "cancelled")
     check(call(server, "DELETE", "/v1/videos/" + waiting[1])[0] == 200, "one that waits is deleted")
