@@ -14,6 +14,9 @@
 
 enum { MAX_PROMPTS = 256, ID_BYTES = 12, KEY_BYTES = 16 };
 
+/* Of a prompt, in the list of them: every viewer that comes gets it. */
+enum { TOLD_BYTES = 1000 };
+
 typedef struct prompt_order {
     char *text, *event_id; /* text NULL: none */
     int32_t blend;
@@ -61,6 +64,16 @@ struct lti_live {
 
 /* ---- making ---- */
 
+/* Its beginning, in whole characters. */
+static json_t *told(const char *prompt)
+{
+    size_t n = strlen(prompt);
+    if (n > TOLD_BYTES)
+        for (n = TOLD_BYTES; ((unsigned char)prompt[n] & 0xc0) == 0x80; n--)
+            continue;
+    return json_stringn(prompt, n);
+}
+
 static lt_status create(lti_live *l, lt_server *srv, const lti_live_options *o)
 {
     char hex[2 * ID_BYTES + 1];
@@ -78,7 +91,8 @@ static lt_status create(lti_live *l, lt_server *srv, const lti_live_options *o)
     snprintf(l->id, sizeof l->id, "live_%s", hex);
     lti_random_hex(l->key, KEY_BYTES);
     lti_random_hex(l->resume, KEY_BYTES);
-    l->prompts = json_pack("[{s:i, s:i, s:s}]", "pts", 0, "frame", 0, "text", l->options.prompt);
+    l->prompts =
+        json_pack("[{s:i, s:i, s:o}]", "pts", 0, "frame", 0, "text", told(l->options.prompt));
     if (!l->prompts) return lti_fail(srv->ctx, LT_ERR_MEM, "no memory for a session");
     return lti_hub_create(&l->hub, srv->ctx, srv->o.history_bytes);
 }
@@ -501,12 +515,12 @@ static void note_prompt(lti_live *l, const lt_frames *f)
     const char *text = f->prompt_text ? f->prompt_text : "";
     pthread_mutex_lock(&l->lock);
     if (json_array_size(l->prompts) >= MAX_PROMPTS) json_array_remove(l->prompts, 0);
-    json_array_append_new(l->prompts,
-                          json_pack("{s:I, s:I, s:s}", "pts", pts, "frame", frame, "text", text));
+    json_array_append_new(
+        l->prompts, json_pack("{s:I, s:I, s:o}", "pts", pts, "frame", frame, "text", told(text)));
     pthread_mutex_unlock(&l->lock);
-    say(l, json_pack("{s:s, s:s*, s:s, s:s, s:I, s:I, s:I}", "type", "applied", "event_id",
-                     l->given.event_id, "what", "prompt", "text", text, "frame", frame, "pts", pts,
-                     "block", (json_int_t)f->block));
+    say(l, json_pack("{s:s, s:s*, s:s, s:o, s:I, s:I, s:I}", "type", "applied", "event_id",
+                     l->given.event_id, "what", "prompt", "text", told(text), "frame", frame, "pts",
+                     pts, "block", (json_int_t)f->block));
 }
 
 /* Slow statistics of a picture on every fourth pixel of every fourth row: luma, contrast, saturation, 0..1, and the mean change of

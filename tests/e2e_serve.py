@@ -116,9 +116,11 @@ async def controls(server):
             refusal = await late.event("rejected", event_id="x")
             check(refusal and refusal["code"] == "not_owner", "a viewer changes nothing")
             # the prompt: confirmed with the frame that it took effect at, which is a key frame
-            await owner.say(type="prompt", text="a blue square", event_id="p1")
+            long = "a blue square!" + 300 * " \u2588\u2588\u2588"
+            await owner.say(type="prompt", text=long, event_id="p1")
             applied = await owner.event("applied", event_id="p1")
-            check(applied and applied["pts"] == applied["frame"] * 1000000 // 16 and applied["text"] == "a blue square", "applied: %r" % applied)
+            check(applied and applied["pts"] == applied["frame"] * 1000000 // 16 and
+                  applied["text"] == long.encode()[:1000].decode(errors="ignore"), "applied, with the beginning of its text: %r" % applied)
             there = [u for u in owner.frames() if u.seq == applied["frame"]]
             there = there[0] if there else await owner.unit(lambda u: u.seq == applied["frame"])
             check(there and there.key and there.prompt and there.seq == applied["frame"], "the frame of the new prompt")
