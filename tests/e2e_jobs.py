@@ -246,6 +246,7 @@ def same_again(server):
     first, second = (call(server, "POST", "/v1/videos", fields, Idempotency_Key="k-1")[2] for _ in range(2))
     check(first["id"] == second["id"], "the same request again is the same job")
     check(call(server, "POST", "/v1/videos", {**fields, "seed": 8}, Idempotency_Key="k-1")[0] == 422, "another request of that key")
+    check(call(server, "POST", "/v1/videos", fields, Idempotency_Key="k" * 300)[0] == 431, "a key that is too long is not one that was not given")
     check(call(server, "POST", "/v1/videos", fields, Idempotency_Key="k-2")[2]["id"] != first["id"], "another key")
 
 
