@@ -2,6 +2,7 @@
  * faults come and are met; a saved session goes on as it would have. The tiny model draws noise, so amounts are not judged here. */
 #include "kernels/internal.h"
 #include "tests/tiny_video.h"
+#include "video/rollout_internal.h"
 #include "video/session_internal.h"
 
 #include <math.h>
@@ -240,7 +241,59 @@ static void drawn_again_and_saved_with_corrections(void **state)
     close_world(&w);
 }
 
-/* Kept frames are changed once when nothing else helps, and everything else still works; a slot that becomes noise too. */
+/* Corrections that have not helped for a dozen decisions are put into the kept frames too, once, and the video goes on. */
+static void kept_frames_are_corrected(void **state)
+{
+    (void)state;
+    static uint8_t video[MOST * FRAME_BYTES];
+    world w;
+    lt_frames f;
+    lt_session_report r;
+    int32_t kept;
+    lt_session_options o = options(LT_MODE_AR, 49);
+    o.drift = LT_DRIFT_CORRECT;
+    open_world(&w, "cpu", 1, LT_F32);
+    lt_session *s = create(&w, &o);
+    int64_t frames = 0;
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(lt_session_next(s, &f), LT_OK);
+        frames += f.count;
+    }
+    lti_watch *a = s->watch;
+    a->j.drift.phase = LTI_DRIFT_STEADY;
+    a->j.drift.shot.over = 3;
+    a->j.drift.shot.active = true;
+    a->j.drift.shot.acting = 12;
+    a->j.drift.gain = 0.9;
+    a->levels = 1;
+    a->level = 5;
+    a->ref = a->j.before;
+    for (int t = 0; t < LTI_LATENT_TILES; t++)
+        a->ref.tile[0][t] -= 1;
+    const lt_cache_frame *list = lt_cache_kept(lti_rollout_cache(s->rollout, false), &kept);
+    const size_t n = (size_t)(a->channels * AREA);
+    const float *history = s->rollout->history + (size_t)list[kept - 1].slot * n; /* it stays */
+    float *before = malloc(n * sizeof *before), *after = malloc(n * sizeof *after);
+    assert_int_equal(lt_dev_download(w.dev, before, history, n * sizeof *before), LT_OK);
+    assert_int_equal(lt_session_draw(s), LT_OK);
+    assert_int_equal(a->now.action, LT_DRIFT_RECACHED);
+    assert_true(a->j.shift.offset[0] != 0);
+    assert_int_equal(lt_dev_download(w.dev, after, history, n * sizeof *after), LT_OK);
+    for (size_t i = 0; i < n; i++) {
+        const size_t c = i / AREA;
+        assert_true(fabsf(after[i] - (a->j.shift.scale[c] * before[i] + a->j.shift.offset[c])) <
+                    1e-5f);
+    }
+    assert_int_equal(pull(s, video, &frames), LT_END);
+    lt_session_get_report(s, &r);
+    assert_int_equal(r.drift_recached, 1);
+    lt_session_destroy(&s);
+    free(before);
+    free(after);
+    close_world(&w);
+}
+
+/* A kept frame that becomes noise is seen in what is drawn from then on, and in nothing before. */
 static void kept_frames_are_changed(void **state)
 {
     (void)state;
@@ -433,6 +486,7 @@ int main(void)
         cmocka_unit_test(broken_blocks_are_drawn_again),
         cmocka_unit_test(what_stays_broken_is_replayed),
         cmocka_unit_test(drawn_again_and_saved_with_corrections),
+        cmocka_unit_test(kept_frames_are_corrected),
         cmocka_unit_test(kept_frames_are_changed),
         cmocka_unit_test(faults_as_text),
         cmocka_unit_test(what_faults_do),
