@@ -611,6 +611,11 @@ bool lti_conn_wants_to_write(lti_conn *c)
 
 /* ---- time ---- */
 
+void lti_conn_progress(lti_conn *c)
+{
+    if (c->asked > 0) c->asked = lti_now();
+}
+
 void lti_conn_tick(lti_conn *c)
 {
     const double now = lti_now();

@@ -1,10 +1,12 @@
 /* ws.c: websockets on libwebsockets. Only the socket is here; what is said is conn.c. */
 #include "stream/server.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <libwebsockets.h>
@@ -17,6 +19,7 @@ typedef struct lti_ws {
     struct lti_ws *next;
     char *message; /* being received */
     size_t bytes;
+    int unread; /* bytes that the peer's machine had not taken at the last look */
     bool listed, closing;
 } lti_ws;
 
@@ -188,11 +191,25 @@ void lti_ws_wake(lt_server *srv)
         if (!w->closing && lti_conn_wants_to_write(w->conn)) lws_callback_on_writable(w->wsi);
 }
 
+/* A slow peer is there as long as it takes something. At 10 kB a second what the kernels hold lasts for minutes, in which neither is
+ * the socket writable nor does the peer see the ping. */
+static void look_for_progress(lti_ws *w)
+{
+    int unread = 0;
+    if (ioctl(lws_get_socket_fd(w->wsi), SIOCOUTQ, &unread)) return;
+    if (unread < w->unread) {
+        lti_conn_progress(w->conn);
+        lws_validity_confirmed(w->wsi);
+    }
+    w->unread = unread;
+}
+
 void lti_ws_tick(lt_server *srv)
 {
     const char *why;
     for (lti_ws *w = srv->ws_list; w; w = w->next) {
         if (w->closing) continue;
+        look_for_progress(w);
         if (srv->draining) lti_conn_drain(w->conn, srv->drain_until - lti_now());
         lti_conn_tick(w->conn);
         const int code = lti_conn_closing(w->conn, &why);
