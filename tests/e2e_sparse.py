@@ -1,4 +1,4 @@
-"""Sparse attention from outside: renders, their report and metadata, the two benchmarks."""
+"""Sparse attention from outside: renders, their report and metadata, its two benchmarks; and that of speed."""
 import csv
 import json
 import os
@@ -77,6 +77,13 @@ e2e.refused(render("b.mp4", "--attention", "sta:file=bad.txt"), 1, "bad.txt: lay
 with open(path("few.txt"), "w") as f:
     f.write("windows 1 1\n3x3x3\n")
 e2e.refused(render("b.mp4", "--attention", "sta:file=few.txt"), 2, "few.txt: windows of 1 layers of 1 heads", "too few windows")
+r = longtake("bench", "speed", "--model", e2e.MODEL, "--size", "32x32", "--num-frames", "5", "--num-inference-steps", "2", "--repeat", "1",
+             "--json", "s.json")
+check(r.returncode == 0, "bench speed: " + r.stderr)
+with open(path("s.json")) as f:
+    parts = {p["part"]: p for p in json.load(f)["parts"]}
+check(sorted(parts) == ["decoding, all frames", "prompt", "transformer, one pass"] and all(p["seconds"] > 0 for p in parts.values()) and
+      0 < parts["transformer, one pass"]["share_of_peak"] < 2, "bench speed: %r" % parts)
 e2e.refused(longtake("bench", "quality", "--search", "x"), 2, "--search", "search in quality")
 e2e.refused(longtake("bench", "--seconds", "5", "speed"), 2, "--seconds", "an option of another benchmark")
 for what, known in (("drift", True), ("speed", False)):
