@@ -156,13 +156,15 @@ static void hue_of(const float c[3], float *hue, float *saturation)
     *saturation = (hi - lo) / most(hi, 1e-3f);
 }
 
-/* A shadow is darker with the same chroma; the object is not. The sun is a pale yellow disc on a known path. */
-static bool differs(const float *f, const float *back, float light, float tolerance, int i)
+/* A shadow is darker with the same chroma; the object is not. The sun is a pale yellow disc on a known path. At night the object alone
+ * is lit, and what is nearly black has a chroma of chance. */
+static bool differs(const float *f, const float *back, float light, bool night, int i)
 {
+    const float tolerance = night ? 0.16f : 0.10f, dark = night ? 0.40f : 0.12f;
     float want[3], chroma = 0, bright = 0, hue, sat;
     for (int c = 0; c < 3; c++)
         want[c] = back[c] * light;
-    const float fs = sum3(f), ws = sum3(want), fd = most(fs, 0.12f), wd = most(ws, 0.12f);
+    const float fs = sum3(f), ws = sum3(want), fd = most(fs, dark), wd = most(ws, dark);
     for (int c = 0; c < 3; c++) {
         chroma += fabsf(f[c] / fd - want[c] / wd);
         bright += fabsf(f[c] - want[c]);
@@ -197,13 +199,13 @@ static int spread(eye *e, int first, int name)
 }
 
 /* e->mask: the largest connected patch of what differs from the background. Returns the light. */
-static float find_object(eye *e, float tolerance)
+static float find_object(eye *e, bool night)
 {
     const float light = light_of(e->scratch, e->frame, e->back, PIXELS);
     int names = 0, best = 0;
     e->count = 0;
     for (int i = 0; i < PIXELS; i++)
-        e->label[i] = differs(e->frame + 3 * i, e->back + 3 * i, light, tolerance, i) ? -1 : 0;
+        e->label[i] = differs(e->frame + 3 * i, e->back + 3 * i, light, night, i) ? -1 : 0;
     for (int i = 0; i < PIXELS; i++) {
         if (e->label[i] >= 0) continue;
         const int n = spread(e, i, ++names);
@@ -334,10 +336,10 @@ static void look(lti_toy *out, eye *e, const uint8_t *frames, int32_t count)
     lti_toy_spot track[MAX_LOOKS];
     float light[MAX_LOOKS];
     out->ground = find_ground(e, frames, count);
-    const float tolerance = strcmp(out->ground, "night") ? 0.10f : 0.16f;
+    const bool night = !strcmp(out->ground, "night");
     for (int32_t t = 0; t<count; t += count / 40> 1 ? count / 40 : 1) {
         load(e->frame, frames + (size_t)t * PIXELS * 3);
-        light[lights++] = find_object(e, tolerance);
+        light[lights++] = find_object(e, night);
         if (e->count < 60) continue;
         lti_toy_spot *s = &track[n++];
         s->t = t;

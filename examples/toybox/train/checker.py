@@ -53,11 +53,13 @@ def _hue_sat(c):
 _HUES = {n: float(_hue_sat(np.array(c))[0]) for n, c in world.COLOURS.items() if n != "white"}
 
 
-def _mask(frame, back, tol):
-    """Pixels of the object: the largest connected patch that differs from the background."""
+def _mask(frame, back, night):
+    """Pixels of the object: the largest connected patch that differs from the background. At night the object alone is lit, and
+    what is nearly black has a chroma of chance."""
+    tol, dark = (0.16, 0.40) if night else (0.10, 0.12)
     light = np.clip(np.median(frame.sum(-1) / np.maximum(back.sum(-1), 0.05)), 0.1, 1.2)
     want = back * light
-    a, b = frame / np.maximum(frame.sum(-1, keepdims=True), 0.12), want / np.maximum(want.sum(-1, keepdims=True), 0.12)
+    a, b = (v / np.maximum(v.sum(-1, keepdims=True), dark) for v in (frame, want))
     chroma = np.abs(a - b).sum(-1)
     bright = np.abs(frame - want).sum(-1) / np.maximum(light, 0.3)
     # A shadow is darker with the same chroma; the object is not. The sun is a pale yellow disc on a known path.
@@ -128,7 +130,7 @@ def read(clip):
     step = max(1, len(clip) // 40)
     shapes, colours, track, lights = [], [], [], []
     for t in range(0, len(clip), step):
-        m, light = _mask(clip[t], back, 0.10 if g != "night" else 0.16)
+        m, light = _mask(clip[t], back, g == "night")
         lights.append(light)
         if m.sum() < 60:
             continue
