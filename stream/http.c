@@ -1,5 +1,7 @@
 /* http.c: HTTP on libwebsockets: takes a request apart with limits on everything, hands it to its route, writes the reply in pieces.
- * What this libwebsockets leaves to us: strict lengths, chunked replies, ranges, methods. */
+ * What this libwebsockets leaves to us: strict lengths, chunked replies, ranges, methods.
+ * A connection is for one request: a request with a body that has come together with the one before it is read from the wrong place by
+ * this libwebsockets, from freed memory or for ever. */
 #include "stream/server.h"
 
 #include <stdlib.h>
@@ -25,7 +27,8 @@ typedef struct lti_http {
     uint8_t *body;
     size_t got;
     int64_t want, sent;
-    bool replied, close_after, ended;
+    int64_t passing; /* bytes of a body that is not taken and still to come */
+    bool replied;
     double began;
 } lti_http;
 
@@ -192,17 +195,17 @@ static bool add_headers(lti_http *h, uint8_t **p, uint8_t *end)
     if (re->bytes >= 0) snprintf(text, sizeof text, "%lld", (long long)re->bytes);
     ok = ok && (re->bytes >= 0 ? add_header(h->wsi, p, end, "content-length", text)
                                : add_header(h->wsi, p, end, "transfer-encoding", "chunked"));
-    if (h->close_after) ok = ok && add_header(h->wsi, p, end, "connection", "close");
-    return ok && !lws_finalize_http_header(h->wsi, p, end);
+    return ok && add_header(h->wsi, p, end, "connection", "close") &&
+           !lws_finalize_http_header(h->wsi, p, end);
 }
 
 static int finish(lt_server *srv, session *s)
 {
     struct lws *wsi = s->h->wsi;
-    const bool close_after = s->h->close_after;
+    const bool passing = s->h->passing > 0;
     drop(srv, s);
-    if (close_after) return -1;
-    return lws_http_transaction_completed(wsi) ? -1 : 0;
+    /* the library reads on, then: a close in between would be a reset, which takes the answer with it */
+    return passing && !lws_http_transaction_completed(wsi) ? 0 : -1;
 }
 
 /* A peer that takes nothing is let go. */
@@ -228,7 +231,7 @@ static int reply(lt_server *srv, session *s)
     if (!add_headers(h, &p, buf + sizeof buf)) return -1;
     if (lws_write(h->wsi, start, (size_t)(p - start), LWS_WRITE_HTTP_HEADERS) < (int)(p - start))
         return -1;
-    if (h->rq.method == LTI_HEAD || h->re.bytes == 0) return finish(srv, s);
+    if (h->rq.method == LTI_HEAD || h->re.bytes == 0) return -1; /* that was all */
     more_to_write(h);
     return 0;
 }
@@ -348,14 +351,11 @@ static bool is_chunked(struct lws *wsi)
     return lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) > 0;
 }
 
-/* Whether a body that is not taken can be read all the same: then the peer, which may still be sending it, gets the answer; a close in
- * between would be a reset, which takes the answer with it. */
-static bool can_pass_over(const lti_http *h, struct lws *wsi)
+/* How much of a body that is not taken is read all the same, so that the peer, which may still be sending it, gets the answer. */
+static int64_t passed_over(struct lws *wsi)
 {
-    const bool has = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
-    const int64_t length = has ? content_length(wsi) : 0;
-    return !is_chunked(wsi) && length >= 0 && length <= PASSED_OVER_BYTES &&
-           (has || (h->rq.method != LTI_POST && h->rq.method != LTI_OTHER));
+    const int64_t n = is_chunked(wsi) ? -1 : content_length(wsi);
+    return n > 0 && n <= PASSED_OVER_BYTES ? n : 0;
 }
 
 /* True when a body is on its way that the route takes. */
@@ -364,10 +364,7 @@ static bool awaits_body(lt_server *srv, lti_http *h, struct lws *wsi)
     const bool has = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
     const bool chunked = is_chunked(wsi);
     if (!has && !chunked && h->rq.method != LTI_POST) return false;
-    if (!has && !chunked && h->route->max_body <= LTI_SMALL_BODY) {
-        h->close_after = true; /* what may follow all the same is not a request */
-        return false;
-    }
+    if (!has && !chunked && h->route->max_body <= LTI_SMALL_BODY) return false;
     h->want = has ? content_length(wsi) : -1;
     const bool too_big = h->want > (int64_t)h->route->max_body;
     if (chunked || !has)
@@ -385,7 +382,7 @@ static bool awaits_body(lt_server *srv, lti_http *h, struct lws *wsi)
                         "too many large requests at once");
     else if (h->want > 0 && !(h->body = malloc((size_t)h->want + 1)))
         lti_reply_error(&h->re, 500, "server_error", "out_of_memory", NULL, "out of memory");
-    if (h->re.status) h->close_after = !can_pass_over(h, wsi);
+    if (h->re.status) h->passing = passed_over(wsi);
     if (h->body) srv->body_bytes += h->want;
     return h->body != NULL;
 }
@@ -401,19 +398,22 @@ static int handle(lt_server *srv, session *s)
 
 static int begin(lt_server *srv, session *s, struct lws *wsi, const char *path)
 {
-    drop(srv, s);
-    lti_http *h = s->h = calloc(1, sizeof *h);
-    if (!h) return -1;
+    lti_http *h = s->h ? NULL : calloc(1, sizeof *h);
+    if (!h || lws_get_opaque_user_data(wsi)) { /* not the first of its connection */
+        free(h);
+        return -1;
+    }
+    s->h = h;
+    lws_set_opaque_user_data(wsi, srv);
     h->wsi = wsi;
     h->began = lti_now();
     h->next = srv->http_list;
     srv->http_list = h;
-    if (!read_request(h, wsi, path)) {
+    if (!read_request(h, wsi, path))
         lti_reply_error(&h->re, 431, "invalid_request_error", "headers_too_large", NULL,
                         "a header is too long");
-        h->close_after = true;
-    } else if (refused(srv, h))
-        h->close_after = !can_pass_over(h, wsi);
+    else if (refused(srv, h))
+        h->passing = passed_over(wsi);
     else if (awaits_body(srv, h, wsi)) {
         lws_set_timeout(wsi, PENDING_TIMEOUT_HTTP_CONTENT, BODY_SECONDS);
         return 0;
@@ -424,7 +424,11 @@ static int begin(lt_server *srv, session *s, struct lws *wsi, const char *path)
 static int body_piece(session *s, const void *in, size_t len)
 {
     lti_http *h = s->h;
-    if (!h || h->replied || !len) return 0; /* what was refused is thrown away */
+    if (!h || !len) return 0;
+    if (h->replied) { /* what was refused is thrown away */
+        h->passing -= (int64_t)len;
+        return 0;
+    }
     if (!h->body || h->got + len > (size_t)h->want) return -1;
     if (lti_now() - h->began > BODY_SECONDS + (double)h->want / BODY_BYTES_A_SECOND) return -1;
     memcpy(h->body + h->got, in, len);

@@ -47,6 +47,7 @@ static int filter(struct lws *wsi)
                           lws_hdr_total_length(wsi, WSI_TOKEN_HOST) >= (int)sizeof host;
     const char *problem = too_long ? "name" : lti_peer_problem(srv, host, origin);
     unsigned status = 0;
+    if (lws_get_opaque_user_data(wsi)) return 1; /* behind a request: http.c */
     if (strcmp(path, "/v1/stream"))
         status = HTTP_STATUS_NOT_FOUND;
     else if (problem)

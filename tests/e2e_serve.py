@@ -298,6 +298,11 @@ def requests(server):
     for text in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\0\r\n\r\n", b"GET /%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
                  b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n"):
         raw(server, text, 3)
+    # requests that come together: the first is answered; the library would hang over the second
+    post = b"POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
+    for first, want in ((b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200"), (post, b"400"), (post.replace(b"videos", b"nothing"), b"404")):
+        got = raw(server, first + post + first)
+        check(got.startswith(b"HTTP/1.1 %s " % want) and got.count(b"HTTP/1.") == 1, "several requests together: %r" % got[:200])
     for text, want in ((b"POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n", b"400"),
                        (b"POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n", b"400"),
                        (b"POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000000\r\n\r\n", b"413"),
