@@ -79,12 +79,15 @@ size_t lti_utf8_character(const char *text)
     return c >= least[more] && c <= 0x10ffff && (c >> 11) != 0x1b ? more + 1 : 0;
 }
 
-/* Messages go into JSON and onto terminals. */
+/* Messages go into JSON and onto terminals, and names in them come from foreign files: they are UTF-8 without control characters
+ * (C0, DEL and C1), which begin lines and move cursors. */
 static void set_message(lt_ctx *ctx, char text[MESSAGE_BYTES])
 {
     for (char *p = text; *p;) {
+        const unsigned char *c = (const unsigned char *)p;
         const size_t n = lti_utf8_character(p);
-        if (!n) *p = '?';
+        if (!n || *c < 0x20 || *c == 0x7f) *p = '?';
+        if (*c == 0xc2 && c[1] < 0xa0) p[0] = p[1] = '?';
         p += n ? n : 1;
     }
     memcpy(ctx->message, text, MESSAGE_BYTES);

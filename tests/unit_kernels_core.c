@@ -88,6 +88,12 @@ static void messages_are_utf8(void **state)
         assert_int_equal(lti_fail(ctx, LT_ERR_IO, "%s", bad[i]), LT_ERR_IO);
         assert_int_equal(strspn(lt_error(ctx), "?"), strlen(bad[i]));
     }
+    assert_int_equal(
+        lti_fail(ctx, LT_ERR_IO, "a\n\t\x1b[31m\x7f|%s", "\xc2\x80\xc2\x9b\u00a0\u00c2\r\u20ac"),
+        LT_ERR_IO); /* nor do they begin lines or move cursors */
+    assert_string_equal(lt_error(ctx), "a???[31m?|????\u00a0\u00c2?\u20ac");
+    assert_int_equal(lti_within(ctx, LT_ERR_IO, "b\n"), LT_ERR_IO);
+    assert_string_equal(lt_error(ctx), "b?: a???[31m?|????\u00a0\u00c2?\u20ac");
     assert_int_equal(lti_utf8_character(""), 0);
     assert_int_equal(lti_utf8_character("\u00e9x"), 2);
     lt_ctx_destroy(&ctx);
