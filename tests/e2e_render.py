@@ -118,7 +118,7 @@ os.remove(path("e.mp4"))
 check(sorted(os.listdir(e2e.WORK)) == before, "nothing is made: %r" % (set(os.listdir(e2e.WORK)) ^ set(before)))
 
 # A full disk (a limit on the size of files stands for it).
-r = subprocess.run(["sh", "-c", 'ulimit -f 1; trap "" XFSZ; exec "$0" render ball -o full.mp4 --model "$1" --size 256x256',
+r = subprocess.run(["sh", "-c", 'ulimit -f 1; exec "$0" render ball -o full.mp4 --model "$1" --size 256x256',
                     e2e.PROGRAM, MODEL], cwd=e2e.WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 refused(r, 1, "full.mp4", "full disk")
 check(not exists("full.mp4"), "nothing under the name after a full disk")
