@@ -238,8 +238,15 @@ static void read_item(batch *b, item *it, const char *text, size_t len)
     } else {
         const char *key;
         json_t *value;
+        /* one length: a line's, in frames or in seconds, or the command line's */
+        it->set.num_frames = 0;
+        it->set.seconds = 0;
         json_object_foreach(it->json, key, value) if (s == LT_OK) s =
             set_field(b->ctx, it, key, value);
+        if (!it->set.num_frames && it->set.seconds == 0) {
+            it->set.num_frames = b->set->num_frames;
+            it->set.seconds = b->set->seconds;
+        }
         if (s < 0) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
         hash_item(b, it); /* may leave another message: a picture that is not there */
         it->same = first_place(b, b->hashes, it->hash);
@@ -374,6 +381,29 @@ static lt_status load_model(batch *b)
     return lt_model_open(&b->loaded, b->dev, &b->model);
 }
 
+/* A batch that was killed may have finished a video that the manifest lacks. That one says all that made it, unless a file did. */
+static bool is_unrecorded(const lti_job *j)
+{
+    lt_media_info info;
+    const lti_settings *set = j->set;
+    struct stat st;
+    if (set->image || set->video || set->prompt_file || lstat(j->output, &st) ||
+        !S_ISREG(st.st_mode) || lt_media_inspect(&info, j->ctx, j->output) < 0)
+        return false;
+    bool same = false;
+    for (int i = 0; i < info.nmetadata; i++) {
+        if (strcmp(info.metadata[i].key, "comment")) continue;
+        json_t *said = json_loads(info.metadata[i].value, 0, NULL);
+        char *theirs = lti_params_text(said), *ours = lti_params_text(j->params);
+        same = theirs && ours && !strcmp(theirs, ours);
+        free(theirs);
+        free(ours);
+        json_decref(said);
+    }
+    lt_media_info_free(&info);
+    return same;
+}
+
 /* One item: LT_OK, or why not. LT_ERR_CANCELLED ends the batch. */
 static lt_status render_item(batch *b, item *it, const char *path, double *seconds)
 {
@@ -388,7 +418,8 @@ static lt_status render_item(batch *b, item *it, const char *path, double *secon
                  .dev = b->dev};
     lt_status s = lti_job_prepare(&j);
     /* named by what is in it, or written by an earlier run of this batch: not somebody else's file */
-    const bool ours = !it->set.name || json_object_get(b->files, lti_base_name(path));
+    const bool ours = !it->set.name || json_object_get(b->files, lti_base_name(path)) ||
+                      (s == LT_OK && is_unrecorded(&j));
     if (s == LT_OK) s = lti_job_create_file(&j, ours);
     if (s == LT_OK) s = load_model(b);
     if (s == LT_OK) s = lti_job_run(&j, b->loaded);
@@ -424,11 +455,12 @@ static lt_status run_item(batch *b, item *it)
         if (s < 0) snprintf(it->message, sizeof it->message, "%s", lt_error(b->ctx));
     }
     *(s == LT_OK ? &b->done : &b->failed) += 1;
-    if (s == LT_OK)
+    const lt_status kept = append(b, it, s == LT_OK ? path : NULL, seconds);
+    if (s == LT_OK) /* behind what is recorded: nobody may listen any more (SIGPIPE) */
         printf("%s  line %" PRId64 ", %.1f s\n", path, it->line, seconds);
     else
         fprintf(stderr, "longtake: line %" PRId64 ": %s\n", it->line, it->message);
-    return append(b, it, s == LT_OK ? path : NULL, seconds);
+    return kept;
 }
 
 static lt_status run_all(batch *b, const char *path)

@@ -170,6 +170,8 @@ LT_MUST_USE lt_status lti_given_write(lti_job *j);
 const char *lti_dtype_word(const lt_model_options *model, const lt_dev *dev);
 /* A new object with the field names of batch files, so that a file's parameters can be rendered again. */
 json_t *lti_params_json(const lti_job *j);
+/* As it is written into files: equal parameters, equal texts. malloc'd, or NULL. */
+char *lti_params_text(const json_t *value);
 /* Calls writer creation's metadata together: title, artist, comment, marks, every parameter. The texts live in `store`, a list to be
  * released after use. */
 LT_MUST_USE lt_status lti_params_metadata(lt_ctx *ctx, json_t *params, lt_key_value *out,

@@ -115,10 +115,15 @@ static bool add(json_t *store, lt_key_value *out, int32_t max, int32_t *n, const
     return true;
 }
 
+char *lti_params_text(const json_t *value)
+{
+    return json_dumps(value,
+                      JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY | JSON_REAL_PRECISION(12));
+}
+
 static json_t *dumped(const json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY |
-                                       JSON_REAL_PRECISION(12));
+    char *text = lti_params_text(value);
     json_t *s = text ? json_string(text) : NULL;
     free(text);
     return s;

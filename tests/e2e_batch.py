@@ -148,6 +148,30 @@ check([(e["line"], e["status"], e["file"]) for e in m] == [(1, "done", "five.mp4
 check(m[0]["hash"] == m[1]["hash"] and m[0]["bytes"] == m[1]["bytes"] and m[1]["user"] == "u2" and "line 1" in m[1]["message"], "twice: notes")
 check("0 done, 2 skipped, 3 failed of 5" in batch("twice.jsonl").stdout, "twice: a second run")
 
+# A line's length stands in place of the command line's, in frames or in seconds.
+write("length.jsonl", {"prompt": "a red ball", "seed": 1, "seconds": 0.5}, {"prompt": "a red ball", "seed": 1, "num-frames": 13},
+      {"prompt": "a red ball", "seed": 1})
+for option, frames in (("--num-frames=5", [9, 13, 5]), ("--seconds=0.3", [9, 13, 5])):
+    r = batch("length.jsonl", "--size", "32x32", "--num-inference-steps", "1", "--fps", "16", option)
+    made = [json.loads(longtake("inspect", "out/" + e["file"], "--json").stdout)["frames"] for e in manifest(3)]
+    check(r.returncode == 0 and made == frames, "%s and lines: %r %s" % (option, made, r.stderr))
+
+# A batch that was killed between a video and its record: the next run knows the video, and takes no other for it.
+write("killed.jsonl", {"prompt": "a red ball", "seed": 21, "size": "32x32", "num_frames": 5, "num_inference_steps": 1, "name": "killed"})
+check("1 done" in batch("killed.jsonl").stdout, "a named item")
+whole = e2e.read("out/killed.mp4")
+with open(path("out/manifest.jsonl")) as f:
+    lines = [line for line in f if "killed.mp4" not in line]
+with open(path("out/manifest.jsonl"), "w") as f:
+    f.writelines(lines)
+r = batch("killed.jsonl")
+check("1 done, 0 skipped, 0 failed" in r.stdout and e2e.read("out/killed.mp4") == whole, "a video that was not recorded: " + r.stderr)
+with open(path("out/manifest.jsonl"), "w") as f:
+    f.writelines(lines)
+write("killed.jsonl", {"prompt": "a red ball", "seed": 22, "size": "32x32", "num_frames": 5, "num_inference_steps": 1, "name": "killed"})
+r = batch("killed.jsonl")
+check("exists already" in r.stderr and e2e.read("out/killed.mp4") == whole, "another video of that name stays: " + r.stdout)
+
 # Whatever makes another video makes another item, also when only the contents of a file it names have changed.
 write("base.jsonl", {"prompt": "a red ball", "seed": 3, "size": "32x32", "num_frames": 9, "num_inference_steps": 1})
 write("named.jsonl", {"prompt": "a red ball", "seed": 3, "size": "32x32", "num_frames": 9, "num_inference_steps": 1, "image": "first.bmp",
