@@ -255,7 +255,8 @@ class Attention(nn.Module):
     def split(self, x):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def forward(self, x, rope, bias=None):
+    def forward(self, x, rope, parts=None):
+        """parts: (queries, their keys) as ranges of tokens, all queries in order; None: every token looks at every one."""
         m = (self.to_q, self.to_k, self.to_v)
         qkv = F.linear(x, torch.cat([l.weight for l in m]), torch.cat([l.bias for l in m]))
         if fused.usable(x):
@@ -264,7 +265,9 @@ class Attention(nn.Module):
             q, k, v = qkv.chunk(3, -1)
             q, k = rotate(self.split(self.norm_q(q)), rope), rotate(self.split(self.norm_k(k)), rope)
             v = self.split(v)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        look = lambda of, at: F.scaled_dot_product_attention(
+            q[:, :, of], *(x[:, :, at[0]] if len(at) == 1 else torch.cat([x[:, :, r] for r in at], 2) for x in (k, v)))
+        y = look(slice(None), [slice(None)]) if parts is None else torch.cat([look(*p) for p in parts], 2)
         return self.to_out[0](y.transpose(1, 2).flatten(2))
 
     def cross(self, x, ctx, bias):
@@ -323,12 +326,12 @@ class Block(nn.Module):
         self.ffn = FFN(dim, hidden)
         self.scale_shift_table = nn.Parameter(torch.randn(1, 6, dim) / dim ** 0.5)
 
-    def forward(self, x, e, ctx, ctx_bias, rope, bias):
+    def forward(self, x, e, ctx, ctx_bias, rope, parts):
         """x [B,T,S,D], e [B,T,6,D]."""
         t = x.shape[1]
         m = (self.scale_shift_table[0] + e).unsqueeze(3).unbind(2)
         a = ln_mod(x, m[0], m[1])
-        x = gate_add(x, m[2], self.attn1(a.flatten(1, 2), rope, bias).unflatten(1, (t, -1)))
+        x = gate_add(x, m[2], self.attn1(a.flatten(1, 2), rope, parts).unflatten(1, (t, -1)))
         x = x + self.attn2.cross(self.norm2(x).flatten(1, 2), ctx, ctx_bias).unflatten(1, (t, -1))
         return gate_add(x, m[5], self.ffn(ln_mod(x, m[3], m[4])))
 
@@ -367,9 +370,10 @@ class DiT(nn.Module):
         bias[:, n] = torch.log(TEXT_ROWS - count.float())
         return m.linear_2(F.gelu(m.linear_1(rows), approximate="tanh")), bias
 
-    def forward(self, x, t, ctx, ctx_bias, bias=None, first=0, tap=None, twice=False):
+    def forward(self, x, t, ctx, ctx_bias, parts=None, first=0, tap=None, past=0):
         """x [B,C,T,h,w], t [B,T] in 0..1000 -> velocity [B,C,T,h,w] in float32; with tap, and the tokens [B,T,N,D] after
-        that many blocks. twice: the second half of the frames has the positions of the first."""
+        that many blocks. past: so many leading frames are copies of those that follow them, at the same positions. parts: of
+        self-attention."""
         b, c, f, h, w = x.shape
         h, w = h // 2, w // 2
         p = x.reshape(b, c, f, h, 2, w, 2).permute(0, 2, 3, 5, 1, 4, 6).reshape(b, f, h * w, 4 * c)
@@ -380,11 +384,10 @@ class DiT(nn.Module):
         e = m.time_embedder.linear_1(torch.cat([a.cos(), a.sin()], -1))
         e = m.time_embedder.linear_2(F.silu(e))
         e6 = m.time_proj(F.silu(e)).unflatten(-1, (6, -1))
-        rope = rope_table((f // 2 if twice else f, h, w), y.shape[-1] // self.heads, first, x.device)
-        if twice:
-            rope = torch.cat([rope, rope])
+        rope = rope_table((f - past, h, w), y.shape[-1] // self.heads, first, x.device)
+        rope = torch.cat([rope[:past * h * w], rope])
         for i, block in enumerate(self.blocks):
-            y = block(y, e6, ctx, ctx_bias, rope, bias)
+            y = block(y, e6, ctx, ctx_bias, rope, parts)
             if i + 1 == tap:
                 tapped = y
         shift, scale = (self.scale_shift_table[0] + e[:, :, None]).unsqueeze(3).unbind(2)

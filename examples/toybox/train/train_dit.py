@@ -25,7 +25,8 @@ INSIDE = (3, 6, 12, 30, 90)  # where windows from inside a clip begin, in latent
 
 
 class Pool:
-    """Clean latents [16,n,16,16] (normalised), the weights of the loss and their scenes; the oldest are replaced."""
+    """Clean latents [16,n,16,16] (normalised), the weights of the loss, where the object is [n,4,32,32] (world.shade, of the four
+    pictures of each latent frame) and their scenes; the oldest are replaced."""
 
     def __init__(self, vae, mean, std, size, seed, frames, first=0):
         """first: number of the first of the latent frames within its clip. The closed-form encoder makes latent j from the
@@ -45,8 +46,8 @@ class Pool:
         torch.set_num_threads(1)
         self.rng = np.random.default_rng(seed)
         while True:
-            z, w, s = zip(*(self.make() for _ in range(16)))
-            self.queue.put((torch.stack(z).half().numpy(), torch.stack(w).half().numpy(), s))
+            z, w, o, s = zip(*(self.make() for _ in range(16)))
+            self.queue.put((*(torch.stack(v).half().numpy() for v in (z, w, o)), s))
 
     def _add(self, item):
         if len(self.items) < self.size:
@@ -65,7 +66,9 @@ class Pool:
         for i, (x0, y0, x1, y1) in enumerate(world.box(s, ts)):
             if x1 > x0 and y1 > y0:
                 w[0, (i + 3) // 4, y0 // 8:(y1 + 7) // 8, x0 // 8:(x1 + 7) // 8] = 3
-        return z[:, -n:], w[:, -n:], s
+        o = torch.from_numpy(world.shade(s, ts))
+        o = torch.cat([o[:1].expand(4, -1, -1), o[1:]]).view(-1, 4, *o.shape[1:])
+        return z[:, -n:], w[:, -n:], o[-n:], s
 
     def batch(self, count, fresh):
         if self.queue is None:
@@ -73,30 +76,33 @@ class Pool:
                 self._add(self.make())
         else:
             while len(self.items) < count or not self.queue.empty():
-                z, w, scenes = self.queue.get()
-                for item in zip(torch.from_numpy(z).float(), torch.from_numpy(w).float(), scenes):
+                *data, scenes = self.queue.get()
+                for item in zip(*(torch.from_numpy(v).float() for v in data), scenes):
                     self._add(item)
-        z, w, s = zip(*(self.items[i] for i in self.rng.choice(len(self.items), count, replace=False)))
-        return torch.stack(z), torch.stack(w), s
+        *data, s = zip(*(self.items[i] for i in self.rng.choice(len(self.items), count, replace=False)))
+        return *(torch.stack(v) for v in data), s
 
 
-def flow_loss(dit, text, where, z, w, ids, count, sigma, noise, past=None, block=3, first=0):
-    """Mean weighted squared error of the velocity of each sample, and the mean cross entropy of "is the object here?", which
-    the head where reads from the tokens half-way. sigma [B,T]; frames of sigma 0 are given and do not count. past [B,T]: block
-    after block; each sees itself and a second, nearly clean copy (of these levels) of the blocks before it."""
+def flow_loss(dit, text, where, z, w, seen, ids, count, sigma, noise, past=None, block=3, first=0):
+    """Mean weighted squared error of the velocity of each sample, and the mean cross entropy of "where exactly is the object?",
+    which the head where reads from the tokens before the last layer. sigma [B,T]; frames of sigma 0 are given and do not
+    count. past [B,T]: block after block; each sees itself and a second, nearly clean copy (of these levels) of the blocks
+    before it. seen: what Pool.make tells of the object."""
     b, _, n = z.shape[:3]
     level = lambda s: s.view(b, 1, -1, 1, 1)
-    x, t, mask = (1 - level(sigma)) * z + level(sigma) * noise, sigma, None
+    x, t, parts, m = (1 - level(sigma)) * z + level(sigma) * noise, sigma, None, 0
     if past is not None:
-        x = torch.cat([(1 - level(past)) * z + level(past) * torch.randn_like(z), x], 2)
-        t, mask = torch.cat([past, sigma], 1), causal_bias(n, block, 64).to(z.device)
-    v, tokens = dit(x, 1000 * t, *dit.context(text(ids, count), count), mask, first, len(dit.blocks) // 2, past is not None)
-    v, tokens, use = v[:, :, -n:], tokens[:, -n:], level(sigma > 0)
-    here = F.avg_pool2d((w.flatten(0, 2) - 1) / 2, 2).view(b, n, -1)
-    miss = F.binary_cross_entropy_with_logits(where(tokens)[..., 0].float(), here, reduction="none") * use.view(b, n, 1)
+        parts, m = causal_parts(n, block, 64)
+        old, s = z[:, :, :m], level(past[:, :m])
+        x = torch.cat([(1 - s) * old + s * torch.randn_like(old), x], 2)
+        t = torch.cat([past[:, :m], sigma], 1)
+    v, tokens = dit(x, 1000 * t, *dit.context(text(ids, count), count), parts, first, len(dit.blocks) - 1, m)
+    v, tokens, use = v[:, :, m:], tokens[:, m:], level(sigma > 0)
+    here = F.pixel_unshuffle(seen, 4).flatten(3).transpose(2, 3)  # [B,T,tokens,64]
+    miss = F.binary_cross_entropy_with_logits(where(tokens).float(), here, reduction="none") * use.view(b, n, 1, 1)
     w = (w * use).expand_as(z)
     total = lambda x: x.flatten(1).sum(1)
-    return total((v - (noise - z)).square() * w) / total(w).clamp_min(1), total(miss) / (64 * total(use)).clamp_min(1)
+    return total((v - (noise - z)).square() * w) / total(w).clamp_min(1), total(miss) / (64 * 64 * total(use)).clamp_min(1)
 
 
 def noise_level(b, shift=SHIFT, uniform=0.3, use=0.35):
@@ -144,22 +150,24 @@ def causal_levels(b, n, block, first):
     return s[:, g], past[:, g]
 
 
-def cut_in(z, w, levels, block, rng):
+def cut_in(data, levels, block, rng):
     """A change of prompt: before a block of each clip stand frames of another one, as when kept frames are computed again under the
     new prompt. Only what follows is trained."""
-    n = z.shape[2]
+    n = levels.shape[1]
     at = 1 + block * int(rng.integers((n - 1) // block))
-    join = lambda x: torch.cat([x.roll(1, 0)[:, :, :at], x[:, :, 1:1 + n - at]], 2)
     levels[:, :at] = 0
-    return join(z), join(w)
+    return [torch.cat([x.roll(1, 0).narrow(axis, 0, at), x.narrow(axis, 1, n - at)], axis) for x, axis in zip(data, (2, 2, 1))]
 
 
-def causal_bias(n, block, tokens):
-    """True where a token of the past copy (first half) or of the noisy one may look: the past's own block and the blocks before,
-    the noisy one's own block and the past's before it."""
-    g = block_numbers(n, block).repeat_interleave(tokens)
-    same, before = g[:, None] == g[None, :], g[:, None] > g[None, :]
-    return torch.cat([torch.cat([same | before, torch.zeros_like(same)], 1), torch.cat([before, same], 1)])
+def causal_parts(n, block, tokens):
+    """Who looks where, for DiT: a block of the past at itself and those before it, a noisy block at itself and the past before
+    it. And the number of frames of the past, which ends before the last block."""
+    g = block_numbers(n, block)
+    ends = [0] + [int((g <= i).sum()) * tokens for i in range(int(g[-1]) + 1)]
+    m = ends[-2]
+    spans = list(zip(ends, ends[1:]))
+    return ([(slice(a, b), [slice(0, b)]) for a, b in spans[:-1]]
+            + [(slice(m + a, m + b), [slice(0, a)] * (a > 0) + [slice(m + a, m + b)]) for a, b in spans], m // tokens)
 
 
 @torch.no_grad()
@@ -239,13 +247,13 @@ def optimisers(a, big, rest):
 def validate(dit, text, where, tok, pool, n, block):
     """Losses at three noise levels on fixed scenes, of blocks after clean ones when there is more than one."""
     held = Pool(pool.vae, pool.mean, pool.std, 48, 777, n)
-    z, w, scenes = held.batch({1: 48, 3: 24}.get(n, 8), 0)
+    *data, scenes = held.batch({1: 48, 3: 24}.get(n, 8), 0)
     ids, count = tok([world.caption(s, held.rng) for s in scenes])
     dev = next(dit.parameters()).device
-    noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(5)).to(dev)
-    z, w, ids, count = (v.to(dev) for v in (z, w, ids, count))
-    one = torch.ones(z.shape[0], z.shape[2], device=dev)
-    return [[x.mean().item() for x in flow_loss(dit, text, where, z, w, ids, count, s * one, noise,
+    noise = torch.randn(data[0].shape, generator=torch.Generator().manual_seed(5)).to(dev)
+    *data, ids, count = (v.to(dev) for v in (*data, ids, count))
+    one = torch.ones(len(ids), n, device=dev)
+    return [[x.mean().item() for x in flow_loss(dit, text, where, *data, ids, count, s * one, noise,
                                                 0 * one if n > block else None, block)] for s in (0.5, 0.8, 0.95)]
 
 
@@ -260,7 +268,7 @@ def main():
     p.add_argument("--muon", type=float, default=5e-3)
     p.add_argument("--single", type=float, default=0.4, help="share of steps with single frames among clips: shapes are learned there")
     p.add_argument("--batch", type=int, default=64, help="of those steps")
-    p.add_argument("--where", type=float, default=0.1, help="weight of the question where the object is, in every frame: motion is learned there")
+    p.add_argument("--where", type=float, default=0.5, help="weight of the question where exactly the object is: outlines and motion are learned there")
     p.add_argument("--open", type=float, default=10, help="minute at which cross-attention is turned away from the padding")
     p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
     p.add_argument("--cuts", type=float, default=0.25, help="share of those from the beginning of a clip with a change of prompt")
@@ -289,9 +297,9 @@ def main():
     torch.manual_seed(a.seed + (state["step"] if state else 0))
     count = (state or {"layers": int(layers[0][0])})["layers"]
     dit, text = models.DiT({**models.DIT_CONFIG, "num_layers": count}), models.TextEncoder()
-    where = torch.nn.Linear(dit.proj_out.in_features, 1)  # trained with them, not exported
+    where = torch.nn.Linear(dit.proj_out.in_features, 64)  # trained with them, not exported
     dit, text, where = dit.to(dev), text.to(dev), where.to(dev)
-    ema_dit, ema_text = Ema(dit, 0.998), Ema(text, 0.998)
+    ema_dit, ema_text = Ema(dit, 0.99), Ema(text, 0.99)
     big, rest = groups(dit, text, where)
     muon, opt = optimisers(a, big, rest)
     step, seen, clock, opened = 0, {}, Clock(), False
@@ -338,19 +346,19 @@ def main():
             if a.workers:
                 pools[n, first].hire(max(1, a.workers // (len(INSIDE) + 2)), (a.seed, step, n, first, 1))
         pool, past = pools[n, first], None
-        z, w, scenes = pool.batch(b, max(1, b // 3))
+        *data, scenes = pool.batch(b, int(b / 16 + torch.rand(1).item()))  # encoding is a seventh of the time of a step
         rng = pool.rng
         ids, words = tok(["" if rng.random() < 0.1 else world.caption(s, rng) for s in scenes])
         if causal:
             levels, past = causal_levels(b, n, a.block, first)
             past = past.to(dev)
             if not first and rng.random() < a.cuts:
-                z, w = cut_in(z, w, levels, a.block, rng)
+                data = cut_in(data, levels, a.block, rng)
         else:
             levels = bidirectional_levels(b, n, first)
-        z, w, ids, words, levels = (v.to(dev, non_blocking=True) for v in (z, w, ids, words, levels))
+        *data, ids, words, levels = (v.to(dev, non_blocking=True) for v in (*data, ids, words, levels))
         with torch.autocast(dev.type, torch.bfloat16, enabled=a.bf16):
-            flow, miss = run(dit, text, where, z, w, ids, words, levels, torch.randn_like(z), past, a.block, first)
+            flow, miss = run(dit, text, where, *data, ids, words, levels, torch.randn_like(data[0]), past, a.block, first)
             loss = flow.mean() + a.where * miss.mean()
         opt.zero_grad(set_to_none=True)
         for q in big:
