@@ -219,6 +219,8 @@ static lt_status read_frame(AVFrame *frame, lt_ctx *ctx, const char *path)
         s = lti_fail(ctx, LT_ERR_FORMAT, "'%s': there is no picture in it", path);
     else
         s = lti_decoder_open(&dec, ctx, path, in->streams[stream]);
+    if (s == LT_OK && dec->codec_id == AV_CODEC_ID_MJPEG)
+        dec->err_recognition |= AV_EF_EXPLODE; /* else what a cut JPEG lacks is green */
     if (s == LT_OK) s = decode_first(frame, ctx, path, in, dec, stream);
     avcodec_free_context(&dec);
     avformat_close_input(&in);

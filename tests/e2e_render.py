@@ -74,6 +74,13 @@ render("i.mp4", "--image", "frames/000000.png", "--seed", "3")
 check(json.loads(longtake("inspect", "i.mp4", "--json").stdout)["metadata"].get("image") == "000000.png", "image in the metadata")
 refused(render("j.mp4", "--image", "none.png"), 1, "none.png", "missing image")
 refused(render("j.mp4", "--image", "a.json"), 1, "a.json", "an image that is none")
+if probe:  # ffmpeg is there: of a JPEG that was cut its decoder would show green
+    subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc=size=90x60", "-frames:v", "1", path("whole.jpg")], check=True)
+    check(render("jpeg.mp4", "--image", "whole.jpg").returncode == 0, "a JPEG")
+    with open(path("cut.jpg"), "wb") as f:
+        f.write(e2e.read("whole.jpg")[:-500])
+    refused(render("j.mp4", "--image", "cut.jpg"), 1, "'cut.jpg': the picture cannot be decoded", "a cut JPEG")
+    check(not exists("j.mp4"), "nothing of a cut JPEG")
 
 # On a terminal: a line of progress that is written over.
 master, slave = pty.openpty()
