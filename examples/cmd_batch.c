@@ -18,10 +18,11 @@ static const char usage[] =
     "  {\"prompt\": \"a red ball\", \"seed\": 7, \"size\": \"832x480\", \"num_frames\": 81}\n"
     "with the fields prompt, name (of the file), size or width and height, user and metadata "
     "(kept\n"
-    "in the manifest), and the video options below with underscores. Options given here are\n"
-    "defaults for all lines. An error in one line does not stop the rest; a second run skips\n"
-    "what is done. A name belongs to the first line that has it; a line that says the same as an\n"
-    "earlier one is not rendered again, and the manifest says whose video it has.";
+    "in the manifest), video, new_only and prompt_file as render has them, and the video options\n"
+    "below with underscores. Options given here are defaults for all lines. An error in one line\n"
+    "does not stop the rest; a second run skips what is done. A name belongs to the first line\n"
+    "that has it; a line that says the same as an earlier one is not rendered again, and the\n"
+    "manifest says whose video it has.";
 
 enum { MAX_LINE = 1 << 20 };
 
@@ -128,8 +129,10 @@ static lt_status check_name(lt_ctx *ctx, const batch *b, const item *it)
 {
     const char *name = it->set.name, *end = name ? strrchr(name, '.') : NULL;
     if (!name) return LT_OK;
-    if (strchr(name, '/') || name[0] == '.' || strlen(name) > 200)
-        return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': a plain file name is wanted", name);
+    bool plain = name[0] != '.' && strlen(name) <= 200;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        plain = plain && *c != '/' && *c >= 0x20 && *c != 0x7f; /* it is printed, one a line */
+    if (!plain) return lti_fail(ctx, LT_ERR_ARG, "name '%.80s': a plain file name is wanted", name);
     if (end && !strcasecmp(end, ".mp4"))
         return lti_fail(ctx, LT_ERR_ARG, "name '%.200s': without .mp4, which is added", name);
     const json_int_t other = first_place(b, b->names, name);

@@ -65,6 +65,9 @@ for line, text in ((3, "JSON"), (5, "65"), (6, "nearest: seed"), (8, "prompt"), 
                    (16, "too big integer"), (16, "written as a text"), (17, "NaN"), (18, "dtype"), (19, "vae"), (20, "without .mp4"),
                    (21, "the text is empty"), (22, "unknown field 'x")):
     check(text in message[line], "line %d: message %r, wanted %r in it" % (line, message[line], text))
+known = message[6].split("known: ")[1].rstrip(")").split(", ")
+words = longtake("batch", "--help").stdout.replace(",", " ").split()
+check(len(known) > 20 and not [f for f in known if f not in words and "--" + f.replace("_", "-") not in words], "--help has every field: %r" % known)
 by_line = {e["line"]: e for e in m}
 check(by_line[2]["file"] == "cube.mp4" and by_line[2]["user"] == "u1" and by_line[2]["metadata"] == {"shot": 2}, "name and notes")
 check("seed" not in by_line[3] and by_line[1]["bytes"] == os.path.getsize(path("out/" + by_line[1]["file"])), "no seed in a broken line; bytes")
@@ -79,6 +82,10 @@ os.remove(path("out/" + by_line[7]["file"]))
 r = batch("items.jsonl")
 check("1 done, 2 skipped, 18 failed of 21" in r.stdout, "second run: %r" % r.stdout)
 check(e2e.read("out/" + by_line[7]["file"]) == first, "the seed that was chosen makes the same video again")
+
+write("control.jsonl", {"prompt": "a", "name": "two\nlines"}, {"prompt": "a", "name": "\x1b[31m"}, {"prompt": "a", "name": "a\x7f"})
+r = batch("control.jsonl")
+check(r.stderr.count("a plain file name is wanted") == 3 and r.stderr.count("\n") == 4 and "\x1b" not in r.stderr, "names with control characters: " + r.stderr)
 
 # A file that is not as it was left is made again; so is one that other parts or numbers would make.
 write("one.jsonl", {"prompt": "a red ball", "seed": 7, "num_frames": 5, "num_inference_steps": 1})
