@@ -28,7 +28,7 @@ typedef struct lti_http {
     size_t got;
     int64_t want, sent;
     int64_t passing; /* bytes of a body that is not taken and still to come */
-    bool replied;
+    bool replied, written;
     double began;
 } lti_http;
 
@@ -247,9 +247,8 @@ static int read_piece(lti_http *h, uint8_t *p, int64_t n)
     return (int)pread(h->re.fd, p, (size_t)n, h->re.file_offset + h->sent);
 }
 
-static int write_piece(lt_server *srv, session *s)
+static int write_piece(lti_http *h)
 {
-    lti_http *h = s->h;
     uint8_t buf[LWS_PRE + PIECE], *p = buf + LWS_PRE;
     int64_t n = h->re.bytes - h->sent;
     n = read_piece(h, p, n < PIECE ? n : PIECE);
@@ -258,16 +257,15 @@ static int write_piece(lt_server *srv, session *s)
     if (lws_write(h->wsi, p, (size_t)n, last ? LWS_WRITE_HTTP_FINAL : LWS_WRITE_HTTP) < n)
         return -1;
     h->sent += n;
-    if (last) return finish(srv, s);
+    h->written = last;
     more_to_write(h);
     return 0;
 }
 
 /* One chunk: its length in hexadecimal, the bytes, a line end; the last one is empty. */
-static int write_chunk(lt_server *srv, session *s)
+static int write_chunk(lti_http *h)
 {
     enum { HEAD = 10 };
-    lti_http *h = s->h;
     uint8_t buf[LWS_PRE + HEAD + PIECE + 8], *p = buf + LWS_PRE + HEAD;
     char head[16];
     const int n = h->re.pull(h->re.user, p, PIECE);
@@ -278,7 +276,9 @@ static int write_chunk(lt_server *srv, session *s)
     if (n < 0) {
         memcpy(buf + LWS_PRE, "0\r\n\r\n", 5);
         if (lws_write(h->wsi, buf + LWS_PRE, 5, LWS_WRITE_HTTP_FINAL) < 5) return -1;
-        return finish(srv, s);
+        h->written = true;
+        more_to_write(h);
+        return 0;
     }
     const int m = snprintf(head, sizeof head, "%x\r\n", n);
     memcpy(p - m, head, (size_t)m);
@@ -291,7 +291,8 @@ static int write_chunk(lt_server *srv, session *s)
 static int writable(lt_server *srv, session *s)
 {
     if (!s->h || !s->h->replied) return 0;
-    return s->h->re.pull ? write_chunk(srv, s) : write_piece(srv, s);
+    if (s->h->written) return finish(srv, s); /* now the library holds nothing back any more */
+    return s->h->re.pull ? write_chunk(s->h) : write_piece(s->h);
 }
 
 /* ---- from request to reply ---- */
