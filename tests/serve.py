@@ -82,7 +82,8 @@ class Client:
         self.close_code = self.close_reason = None
 
     async def __aenter__(self):
-        kw = {"subprotocols": [PROTOCOL], "max_size": None, "open_timeout": 60, "ping_interval": None, "close_timeout": 10, **self.kw}
+        # it reads on while the test looks elsewhere: who takes nothing for 10 s is cut off
+        kw = {"subprotocols": [PROTOCOL], "max_size": None, "max_queue": None, "open_timeout": 60, "ping_interval": None, "close_timeout": 10, **self.kw}
         self.ws = await websockets.connect("ws://127.0.0.1:%d/v1/stream" % self.server.port, **kw)
         return self
 
