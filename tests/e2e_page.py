@@ -99,6 +99,9 @@ async def main():
             check(await page.until("longtake.drawn > %d" % (shown + 5)), "it plays on")
             await page.run("document.getElementById('play').click()")
             check(await page.until("longtake.held === true"), "paused")
+            for kind in ("webcodecs", "jpeg"):
+                async with Page(chromium, link + "&player=" + kind) as viewer:
+                    check(await viewer.until("longtake.firstPicture && longtake.held && document.getElementById('wait').hidden"), kind + ": who joins a video that stands sees where")
             made = await page.run("document.getElementById('edge').click(), longtake.made")
             check(await page.until("longtake.made > %g" % (made + 2)), "who goes elsewhere from a pause is not left with a drawing that stands")
             # a lost connection
@@ -107,12 +110,19 @@ async def main():
             shown = await page.run("longtake.drawn")
             check(await page.until("longtake.ws && longtake.ws.readyState === 1 && longtake.drawn > %d" % (shown + 24)), "it comes back by itself")
             check(await page.run("longtake.dropped") == before, "and nothing was left out")
+            # the end comes while the picture waits
+            await page.run("longtake.player.push = () => {}")
+            check(await page.until("!document.getElementById('wait').hidden"), "the picture waits when nothing comes")
             await page.run("document.getElementById('stop').click()")
             check(await page.until("!longtake.running && document.getElementById('go').textContent === 'Generate'"), "stop")
+            check(await page.until("document.getElementById('wait').hidden && document.getElementById('play').ariaLabel === 'Play'"), "and waits no longer")
             await shot(page, "stopped")
             saved = await page.run("fetch(document.getElementById('save').href).then((r) => r.arrayBuffer()).then((b) => b.byteLength)")
             check(saved > 10000, "the download: %r bytes" % saved)
             # clear words for what is wrong
+            await page.run("document.getElementById('more').open = false")
+            check(await page.run(ASK % '{prompt: "x", "f-seed": "-3"}' + "; document.getElementById('more').open && !longtake.starting"), "a field that is out of sight is shown when it is wrong")
+            await page.run("document.getElementById('f-seed').value = ''")
             await page.run(ASK % '{prompt: "x", "f-size": "63x63"}')
             check("63" in (await page.until("!document.getElementById('alert').hidden && document.getElementById('alert-text').textContent") or ""), "a wrong size is named")
             check(await page.run("document.getElementById('f-size').getAttribute('aria-invalid')") == "true", "beside its field")

@@ -418,6 +418,8 @@ $("form").addEventListener("submit", (e) => {
   wait("Starting");
   send(m);
 });
+// A field that is out of sight cannot be complained about: the browser would refuse without a word.
+$("more").addEventListener("invalid", () => { $("more").open = true; }, true);
 $("stop").onclick = () => send({ type: "stop", event_id: eventId() });
 $("play").onclick = togglePlay;
 $("edge").onclick = () => seek(0, true);

@@ -52,7 +52,8 @@ class ClockPlayer {
     this.decoding = 0;
     this.clock = null;
     this.position = this.position || 0;
-    this.ended = false;
+    this.ended = this.over = false;
+    this.still = true; // nothing of this place has been shown
     this.newest = -1;
   }
   get paused() { return this.held; }
@@ -84,8 +85,16 @@ class ClockPlayer {
     if (this.dead) return;
     cancelAnimationFrame(this.raf);
     this.raf = requestAnimationFrame(this.loop);
-    if (this.held) return;
+    if (this.held) {
+      if (!this.still || !this.ready.length) return;
+      this.still = false; // who joins a video that stands sees where it stands
+      this.context.drawImage(this.ready[0].picture, 0, 0, this.canvas.width, this.canvas.height);
+      this.on.state("playing");
+      this.on.draw(this.ready[0].pts);
+      return;
+    }
     if (this.clock === null) {
+      if (this.ended && !this.queued()) this.end(); // it stood when the end came
       if (!this.ready.length || (this.buffered() < this.start && !this.ended)) return;
       this.clock = now - this.ready[0].pts / 1000;
       this.on.state("playing");
@@ -97,6 +106,7 @@ class ClockPlayer {
       show = this.ready.shift();
     }
     if (show) {
+      this.still = false;
       this.context.drawImage(show.picture, 0, 0, this.canvas.width, this.canvas.height);
       show.picture.close();
       this.position = show.pts;
@@ -104,13 +114,16 @@ class ClockPlayer {
       this.feed();
     } else if (!this.ready.length && media > this.newest + 20000) {
       if (this.ended && !this.units.length) {
-        if (!this.over) { this.over = true; this.on.state("ended"); }
+        this.end();
       } else {
         this.clock = null;
         this.start = Math.min(1, 2 * this.start); // a model that cannot keep up: fewer and longer waits; the server draws 1.5 s ahead
         this.on.state("stalled");
       }
     }
+  }
+  end() {
+    if (!this.over) { this.over = true; this.on.state("ended"); }
   }
   close() {
     this.dead = true;
@@ -258,6 +271,7 @@ class MsePlayer {
           if (Math.abs(v.currentTime - this.target) > 0.01) v.currentTime = Math.max(this.target, b.start(i));
           this.begun = true;
           if (!this.held) v.play().catch(() => {});
+          else this.on.state("playing"), this.on.draw(Math.round(this.target * 1e6)); // as above: it stands, and is seen
         }
     }
     // frames were left out: nothing but a jump gets the picture over the gap
