@@ -1,6 +1,6 @@
 /* unit_examples_switch.c: the embedded model is told another scene while its video runs. What was shown before is that of a video
  * without the change, bit by bit; the frame of the change is the one that is reported; the checker sees the new scene within two
- * blocks. Only ground and colour are asked for, which the model's weights have always followed, and few steps. */
+ * blocks. Only ground and colour are asked for, which the model's weights follow best, and few steps. */
 #include "examples/checker.h"
 #include "video/video.h"
 
@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
-/* Blocks begin with frames 0, 9, 21, 33; the prompt is asked for within the second. */
+/* Blocks begin with frames 0, 1, 13, 25; the prompt is asked for within the second. */
 enum {
     BYTES = LTI_TOY_SIZE * LTI_TOY_SIZE * 3,
-    ASKED = 11,
-    BEGIN = 21,
-    SECOND = 33,
-    FRAMES = 45,
-    STEPS = 4
+    ASKED = 5,
+    BEGIN = 13,
+    SECOND = 25,
+    FRAMES = 37,
+    STEPS = 6
 };
 
 static const char *const prompt[2] = {"a red ball bounces on green grass",
@@ -81,7 +81,7 @@ static void another_scene_from_a_block_on(void **state)
     assert_string_equal(before.ground, "grass");
     assert_string_equal(before.colour, "red");
     assert_string_equal(after.ground, "night");
-    assert_string_not_equal(after.colour, "red");
+    assert_string_equal(after.colour, "blue");
     free(plain);
     free(turned);
 }

@@ -53,8 +53,9 @@ def export(out, vae, dit, text, spiece, mean, std):
         "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "WanTransformer3DModel"],
         "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]})
     write_json(f"{out}/longtake.json", {  # what the command runs the model with unless told otherwise
-        "width": 128, "height": 128, "num_frames": 81, "fps": 16, "num_inference_steps": 25, "guidance_scale": 4.0,
-        "flow_shift": sample.SHIFT, "negative_prompt": "", "cache": "self-forcing:first=1,window=10", "ar_num_inference_steps": 10})
+        "width": 128, "height": 128, "num_frames": 81, "fps": 16, "num_inference_steps": 25, "guidance_scale": 2.0,
+        "flow_shift": sample.SHIFT, "negative_prompt": "", "mode": "ar", "cache": "self-forcing:first=1,window=10",
+        "ar_num_inference_steps": 10})
 
 
 @torch.no_grad()

@@ -84,8 +84,9 @@ class Pool:
 
 
 def flow_loss(dit, text, where, z, w, seen, ids, count, sigma, noise, past=None, block=3, first=0):
-    """Mean weighted squared error of the velocity of each sample, and the mean cross entropy of "where exactly is the object?",
-    which the head where reads from the tokens before the last layer. sigma [B,T]; frames of sigma 0 are given and do not
+    """Mean weighted squared error of the velocity of each sample; that of its means over squares of 4x4 and over the frame, in which
+    light and layout are but a small part of the first; and the mean cross entropy of "where exactly is the object?", which the
+    head where reads from the tokens before the last layer. sigma [B,T]; frames of sigma 0 are given and do not
     count. past [B,T]: block after block; each sees itself and a second, nearly clean copy (of these levels) of the blocks
     before it. seen: what Pool.make tells of the object."""
     b, _, n = z.shape[:3]
@@ -100,9 +101,10 @@ def flow_loss(dit, text, where, z, w, seen, ids, count, sigma, noise, past=None,
     v, tokens, use = v[:, :, m:], tokens[:, m:], level(sigma > 0)
     here = F.pixel_unshuffle(seen, 4).flatten(3).transpose(2, 3)  # [B,T,tokens,64]
     miss = F.binary_cross_entropy_with_logits(where(tokens).float(), here, reduction="none") * use.view(b, n, 1, 1)
-    w = (w * use).expand_as(z)
     total = lambda x: x.flatten(1).sum(1)
-    return total((v - (noise - z)).square() * w) / total(w).clamp_min(1), total(miss) / (64 * 64 * total(use)).clamp_min(1)
+    error, trained, w = (v - (noise - z)) * use, total(use).clamp_min(1), (w * use).expand_as(z)
+    coarse = sum(k * total(F.avg_pool2d(error.flatten(1, 2), k).square()) * (k * k / 256) for k in (4, 16))
+    return total(error.square() * w) / total(w).clamp_min(1), coarse / (16 * trained), total(miss) / (64 * 64 * trained)
 
 
 def noise_level(b, shift=SHIFT, uniform=0.3, use=0.35):
@@ -358,8 +360,8 @@ def main():
             levels = bidirectional_levels(b, n, first)
         *data, ids, words, levels = (v.to(dev, non_blocking=True) for v in (*data, ids, words, levels))
         with torch.autocast(dev.type, torch.bfloat16, enabled=a.bf16):
-            flow, miss = run(dit, text, where, *data, ids, words, levels, torch.randn_like(data[0]), past, a.block, first)
-            loss = flow.mean() + a.where * miss.mean()
+            flow, coarse, miss = run(dit, text, where, *data, ids, words, levels, torch.randn_like(data[0]), past, a.block, first)
+            loss = flow.mean() + coarse.mean() + a.where * miss.mean()
         opt.zero_grad(set_to_none=True)
         for q in big:
             q.grad = None
@@ -378,7 +380,7 @@ def main():
             shown = clock()
             v = validate(ema_dit.module, ema_text.module, where, tok, pool, whole, a.block)
             log(f"min {clock() / 60:.1f} step {step} samples {seen} loss {np.nanmean(losses):.4f} skipped {np.isnan(losses).sum()} "
-                "val 0.5/0.8/0.95: " + "/".join(f"{x:.3f}" for x, _ in v) + " where " + "/".join(f"{x:.3f}" for _, x in v))
+                "val 0.5/0.8/0.95: " + ", ".join("/".join(f"{x:.3f}" for x in part) for part in zip(*v)))
             losses = []
     checkpoint()
     log(f"end: step {step}, samples {seen}")
