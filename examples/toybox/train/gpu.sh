@@ -1,6 +1,6 @@
 #!/bin/bash
 # Continues the training of the transformer on one GPU in under ten minutes. Run it on the machine with the GPU, from
-# this folder; the state (encoder.pt, stats.pt, spiece.model, dit.pt; 70 MB) is read from STATE and written to OUT.
+# this folder; the state (encoder.pt, stats.pt, spiece.model, dit.pt; 95 MB) is read from STATE and written to OUT.
 #   STATE=state OUT=out bash gpu.sh [minutes]
 # Not yet run on a GPU: rehearsed on a CPU with DEVICE=cpu BATCH=2 (same code path, tiny batches).
 set -euo pipefail
