@@ -115,16 +115,20 @@ def noise_level(b, shift=SHIFT, uniform=0.3, use=0.35):
     return torch.where(kind < uniform, u, shift * u / (1 + (shift - 1) * u))
 
 
-def choose(a, step, n):
-    """Whether this step is of single frames; number of the window's first latent frame; whether it is block-causal."""
+def choose(a, step, n, b):
+    """Latent frames of this step's samples, how many samples, number of the window's first latent frame, whether it is
+    block-causal (half as many samples: every frame is there twice)."""
     rng = np.random.default_rng((a.seed, step))
-    if n > 1 and rng.random() < a.single:
-        return True, 0, False
+    kind = rng.random() if n > 1 else 1
+    if kind < a.single:
+        return 1, a.batch, 0, False
     if n <= a.block:
-        return False, 0, False
+        return n, b, 0, False
+    if kind < a.single + a.starts:
+        return 1 + a.block, a.batch // 4, 0, True
     causal = rng.random() < a.causal
     inside = rng.random() < (0.4 if causal else 0.25)
-    return False, int(rng.choice(INSIDE)) if inside else 0, causal
+    return n, max(1, b // 2) if causal else b, int(rng.choice(INSIDE)) if inside else 0, causal
 
 
 def bidirectional_levels(b, n, first):
@@ -269,7 +273,8 @@ def main():
     p.add_argument("--lr", type=float, default=1.5e-3, help="AdamW")
     p.add_argument("--muon", type=float, default=5e-3)
     p.add_argument("--single", type=float, default=0.4, help="share of steps with single frames among clips: shapes are learned there")
-    p.add_argument("--batch", type=int, default=64, help="of those steps")
+    p.add_argument("--starts", type=float, default=0.0, help="share of steps with a first frame and one block: whatever moves or changes begins there, by the words alone")
+    p.add_argument("--batch", type=int, default=64, help="of single frames; a quarter as many of those starts")
     p.add_argument("--where", type=float, default=0.5, help="weight of the question where exactly the object is: outlines and motion are learned there")
     p.add_argument("--open", type=float, default=10, help="minute at which cross-attention is turned away from the padding")
     p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
@@ -337,14 +342,10 @@ def main():
         muon.lr = a.muon * scale
         for g in opt.param_groups:
             g["lr"] = a.lr * scale
-        single, first, causal = choose(a, step, n)
         whole = n
-        if single:
-            n, b = 1, a.batch
-        elif causal:
-            b = max(1, b // 2)  # every frame is there twice
+        n, b, first, causal = choose(a, step, n, b)
         if (n, first) not in pools:
-            pools[n, first] = Pool(vae, mean, std, 1024 if n == 1 else 256, (a.seed, step, n, first), n, first)
+            pools[n, first] = Pool(vae, mean, std, 1024 if n <= 1 + a.block else 256, (a.seed, step, n, first), n, first)
             if a.workers:
                 pools[n, first].hire(max(1, a.workers // (len(INSIDE) + 2)), (a.seed, step, n, first, 1))
         pool, past = pools[n, first], None
@@ -354,7 +355,7 @@ def main():
         if causal:
             levels, past = causal_levels(b, n, a.block, first)
             past = past.to(dev)
-            if not first and rng.random() < a.cuts:
+            if not first and n > 1 + a.block and rng.random() < a.cuts:
                 data = cut_in(data, levels, a.block, rng)
         else:
             levels = bidirectional_levels(b, n, first)

@@ -55,6 +55,11 @@ def sample_scene(rng, held=False, **fixed):
     return s
 
 
+def _ease(u):
+    """From 0 to 1, fastest at first: what a caption tells shows in the first frames, where only the caption can tell it."""
+    return 1 - np.square(1 - np.clip(u, 0, 1))
+
+
 def state(scene, t):
     """Centre x, y, radius and angle of the object at frames t (float array)."""
     t = np.asarray(t, np.float32)
@@ -72,8 +77,7 @@ def state(scene, t):
     elif m == "down":
         y = wrap(y + v * t)
     elif m in ("grow", "shrink"):
-        k = np.clip(t * v / 50, 0, 1)
-        k = k * k * (3 - 2 * k)
+        k = _ease(t * v / 50)
         small, big = 12 + 0.15 * (r - 18), 28 + 0.4 * (r - 18)
         r = small + (big - small) * (k if m == "grow" else 1 - k)
     elif m == "bounce":
@@ -89,8 +93,7 @@ def state(scene, t):
 
 def brightness(scene, t):
     """Light of the whole picture, 1 = day."""
-    k = np.clip(np.asarray(t, np.float32) * scene["speed"] / 60, 0, 1)
-    k = k * k * (3 - 2 * k)
+    k = _ease(np.asarray(t, np.float32) * scene["speed"] / 60)
     if scene["light"] == "darkens":
         return 1 - 0.68 * k
     if scene["light"] == "sunrise":
