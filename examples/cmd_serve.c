@@ -82,6 +82,7 @@ static lt_server_options server_options(lti_settings *set, const lt_model_option
     o.resume_seconds = set->resume_seconds;
     o.keep_seconds = set->keep_seconds;
     o.drain_seconds = set->drain_seconds;
+    o.stall_seconds = set->stall_seconds;
     o.history_bytes = (uint64_t)set->history << 20;
     o.memory = (uint64_t)set->memory << 20;
     o.disk_bytes = (uint64_t)set->disk << 20;

@@ -145,6 +145,8 @@ static const lti_option rows[] = {
      "an ended video can be watched for (default 600)"},
     {"drain-seconds", LTI_REAL, LTI_SERVE, AT(drain_seconds), "S", 0.1, 86400,
      "that SIGTERM leaves to running videos (default 20)"},
+    {"stall-seconds", LTI_REAL, LTI_SERVE, AT(stall_seconds), "S", 1, 3600,
+     "a viewer that takes nothing is cut off after (default 10)"},
     {"history", LTI_INT, LTI_SERVE, AT(history), "MIB", 1, 65536,
      "of encoded video that each stream keeps (default 64)"},
     {"memory", LTI_INT, LTI_SERVE, AT(memory), "MIB", 16, 100000000,

@@ -52,7 +52,8 @@ typedef struct lti_settings {
     const char *host, *token_file, *origins, *tls_cert, *tls_key, *data_dir;
     int32_t port, max_sessions, max_queue, max_connections, history, memory,
         disk; /* history, memory, disk: MiB */
-    double max_seconds, resume_seconds, keep_seconds, drain_seconds, retain_seconds, save_seconds;
+    double max_seconds, resume_seconds, keep_seconds, drain_seconds, stall_seconds, retain_seconds,
+        save_seconds;
     bool open, log_requests;
 } lti_settings;
 

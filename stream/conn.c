@@ -9,8 +9,6 @@
 
 /* A viewer for whom so much is waiting, and for so long, goes on with the newest key frame. */
 #define LAG_S 1.0
-/* A viewer whose socket took nothing for so long is let go. */
-#define STALL_S 10.0
 #define FIRST_MESSAGE_S 10.0
 #define IDLE_S 300.0
 /* How much of the recorded part is sent ahead of its time after a seek. */
@@ -28,6 +26,7 @@ struct lti_conn {
     bool catching_up; /* behind on purpose: joined, resumed or sought */
     int64_t behind;   /* frames, when it began to */
     int64_t next, event;
+    int64_t had;        /* the last frame that it was sent */
     int64_t seek_frame; /* -1: no pace */
     double seek_at;
     lti_event *reply[MAX_REPLIES];
@@ -113,10 +112,9 @@ static void refuse(lti_conn *c, const char *code, const char *message, const cha
                         "fatal", 0));
 }
 
-static void reject(lti_conn *c, const lti_message *m, const char *code)
+static void reject(lti_conn *c, const lti_message *m, const char *code, const char *message)
 {
-    answer(c, json_pack("{s:s, s:s*, s:s}", "type", "rejected", "event_id", m->event_id, "code",
-                        code));
+    answer(c, lti_rejection(m->event_id, code, message));
 }
 
 /* ---- joining ---- */
@@ -125,6 +123,7 @@ static void reject(lti_conn *c, const lti_message *m, const char *code)
 static void catch_up(lti_conn *c, int64_t next, int64_t end)
 {
     c->next = next;
+    c->had = next - 1;
     c->behind = end - next;
     c->catching_up = true;
 }
@@ -143,7 +142,10 @@ static void join(lti_conn *c, lti_live *l, bool owner, lti_wire wire)
     const lti_hub_state s = lti_hub_look(h);
     c->event = s.end_event;
     catch_up(c, s.ended ? s.first : s.newest_key >= 0 ? s.newest_key : 0, s.end);
-    if (wire == LTI_WIRE_JPEG) lti_hub_want_jpeg(h, 1);
+    if (wire == LTI_WIRE_JPEG) {
+        lti_hub_want_jpeg(h, 1);
+        lti_live_picture(l);
+    }
     if (!owner) return;
     lti_live_net *n = lti_live_get_net(l);
     if (n->owner && n->owner != c) {
@@ -259,11 +261,12 @@ static lt_status create_live(lti_conn *c, lti_message *m, lti_live **out)
     LT_TRY(lti_video_request_options(&o, srv->ctx, &m->request, &srv->info, srv->o.max_seconds,
                                      &m->param));
     LT_TRY(lt_session_estimate(&e, srv->ctx, &srv->o.model, &o));
-    const uint64_t bytes = e.total_peak > e.weights ? e.total_peak - e.weights : 0;
+    const uint64_t bytes = e.total_peak > e.weights ? e.total_peak - e.weights : 0,
+                   picture = (uint64_t)o.width * (uint64_t)o.height * 3;
     return lti_live_create(out, srv,
                            &(lti_live_options){.request = &m->request,
                                                .session = &o,
-                                               .bytes = bytes + srv->o.history_bytes,
+                                               .bytes = bytes + picture + srv->o.history_bytes,
                                                .reliable = m->reliable,
                                                .free_pace = m->free_pace});
 }
@@ -336,7 +339,7 @@ static void on_seek(lti_conn *c, const lti_message *m)
 {
     const lti_hub_config *k = c->live ? lti_hub_get_config(lti_live_hub(c->live)) : NULL;
     if (!k) {
-        reject(c, m, "nothing_recorded");
+        reject(c, m, "nothing_recorded", NULL);
         return;
     }
     lti_hub *h = lti_live_hub(c->live);
@@ -361,7 +364,7 @@ static void on_ack(lti_conn *c, const lti_message *m)
 static void on_control(lti_conn *c, const lti_message *m)
 {
     if (!c->live || !c->owner) {
-        reject(c, m, c->live ? "not_owner" : "no_session");
+        reject(c, m, c->live ? "not_owner" : "no_session", NULL);
         return;
     }
     switch (m->type) {
@@ -446,7 +449,7 @@ void lti_conn_receive(lti_conn *c, const void *data, size_t bytes, bool binary)
     if (s == LT_ERR_FORMAT)
         refuse(c, "bad_message", lt_error(c->srv->ctx), NULL, false);
     else if (s < 0 && m.type != LTI_MESSAGE_START && m.event_id)
-        reject(c, &m, "invalid");
+        reject(c, &m, "invalid", lt_error(c->srv->ctx));
     else if (s < 0)
         refuse(c, "invalid_request", lt_error(c->srv->ctx), m.param.name, false);
     else {
@@ -534,6 +537,18 @@ static lti_unit *as_wanted(const lti_conn *c, lti_unit *u)
     return other;
 }
 
+/* Takes u. */
+static bool send_frame(lti_conn *c, lti_out *out, lti_unit *u)
+{
+    c->had = u->frame;
+    lti_unit_stamp(u, c->discontinuity);
+    c->discontinuity = false;
+    lti_count(c->srv->metrics, LTI_COUNT_FRAMES_SENT, 1);
+    lti_count(c->srv->metrics, LTI_COUNT_BYTES_SENT, u->bytes);
+    *out = (lti_out){u->data + LTI_HEADROOM, LTI_UNIT_HEADER + u->bytes, true, u, NULL};
+    return true;
+}
+
 static bool give_unit(lti_conn *c, lti_out *out, lti_unit *u)
 {
     c->next = u->frame + 1;
@@ -541,13 +556,13 @@ static bool give_unit(lti_conn *c, lti_out *out, lti_unit *u)
         lti_observe(c->srv->metrics, LTI_TIME_LAG, lti_now() - u->born);
     u = as_wanted(c, u);
     if (c->owner) lti_live_progress(c->live, c->next, -1);
-    if (!u) return false;
-    lti_unit_stamp(u, c->discontinuity);
-    c->discontinuity = false;
-    lti_count(c->srv->metrics, LTI_COUNT_FRAMES_SENT, 1);
-    lti_count(c->srv->metrics, LTI_COUNT_BYTES_SENT, u->bytes);
-    *out = (lti_out){u->data + LTI_HEADROOM, LTI_UNIT_HEADER + u->bytes, true, u, NULL};
-    return true;
+    return u && send_frame(c, out, u);
+}
+
+/* Whether it wants JPEG and came when the newest frame was made without one, which there is beside by now. */
+static bool lacks_picture(const lti_conn *c, const lti_hub_state *s)
+{
+    return c->wire == LTI_WIRE_JPEG && s->picture == s->end - 1 && s->picture > c->had;
 }
 
 static bool next_unit(lti_conn *c, lti_out *out)
@@ -559,6 +574,8 @@ static bool next_unit(lti_conn *c, lti_out *out)
         if (k && c->wire == LTI_WIRE_FMP4 && !c->sent_init) return give_init(c, out, k);
         const lti_hub_state s = lti_hub_look(h);
         const lt_status st = lti_hub_get(h, c->next, &u);
+        if ((st == LT_END || st == LT_AGAIN) && lacks_picture(c, &s))
+            return send_frame(c, out, lti_hub_picture(h));
         if (st == LT_END) return give_end(c, out);
         if (st == LT_AGAIN) {
             c->catching_up = false;
@@ -603,7 +620,8 @@ bool lti_conn_wants_to_write(lti_conn *c)
     if (!wants && !c->close && c->live) {
         const lti_hub_state s = lti_hub_look(lti_live_hub(c->live));
         const bool waits = c->wait_key && s.newest_key <= c->next;
-        wants = c->event < s.end_event || (c->next < s.end && !waits) || (s.ended && !c->sent_end);
+        wants = c->event < s.end_event || (c->next < s.end && !waits) || lacks_picture(c, &s) ||
+                (s.ended && !c->sent_end);
     }
     if (wants && c->asked <= 0) c->asked = lti_now();
     return wants;
@@ -623,7 +641,7 @@ void lti_conn_tick(lti_conn *c)
         lti_conn_end(c, LTI_CLOSE_POLICY, "no message came");
     const bool watching = c->live && lti_live_get_phase(c->live) != LTI_LIVE_ENDED;
     if (!watching && now - c->heard > IDLE_S) lti_conn_end(c, LTI_CLOSE_IDLE, "nothing happened");
-    if (c->asked > 0 && now - c->asked > STALL_S * (c->reliable ? 30 : 1))
+    if (c->asked > 0 && now - c->asked > c->srv->o.stall_seconds * (c->reliable ? 30 : 1))
         c->close = LTI_CLOSE_SLOW; /* whatever else it was to be told */
     if (c->drained && !watching) lti_conn_end(c, LTI_CLOSE_GOING, "the server is shutting down");
 }

@@ -109,6 +109,7 @@ struct lti_hub {
     size_t bytes, room; /* room: a power of two */
     lti_unit **ring;    /* frame f is at f & (room - 1) */
     int64_t first, end, newest_key;
+    lti_unit *picture; /* a frame as a JPEG, or NULL */
     lti_event *event[MAX_EVENTS];
     int64_t first_event, end_event;
     bool ended, configured;
@@ -139,6 +140,7 @@ void lti_hub_destroy(lti_hub *h)
         lti_unit_release(h->ring[(size_t)f & (h->room - 1)]);
     for (int64_t n = h->first_event; n < h->end_event; n++)
         lti_event_release(h->event[n % MAX_EVENTS]);
+    lti_unit_release(h->picture);
     free(h->ring);
     free(h->config.init);
     pthread_mutex_destroy(&h->lock);
@@ -206,6 +208,27 @@ bool lti_hub_push(lti_hub *h, lti_unit *u)
     return ok;
 }
 
+void lti_hub_put_picture(lti_hub *h, lti_unit *u)
+{
+    pthread_mutex_lock(&h->lock);
+    lti_unit *old = h->picture;
+    h->picture = u;
+    h->bytes += unit_bytes(u);
+    h->bytes -= old ? unit_bytes(old) : 0;
+    evict(h);
+    pthread_mutex_unlock(&h->lock);
+    lti_unit_release(old);
+}
+
+lti_unit *lti_hub_picture(lti_hub *h)
+{
+    pthread_mutex_lock(&h->lock);
+    lti_unit *u = h->picture;
+    if (u) atomic_fetch_add(&u->refs, 1);
+    pthread_mutex_unlock(&h->lock);
+    return u;
+}
+
 void lti_hub_configure(lti_hub *h, const lti_hub_config *c)
 {
     pthread_mutex_lock(&h->lock);
@@ -252,6 +275,7 @@ lti_hub_state lti_hub_look(lti_hub *h)
     const lti_hub_state s = {.first = h->first,
                              .end = h->end,
                              .newest_key = h->newest_key,
+                             .picture = h->picture ? h->picture->frame : -1,
                              .first_event = h->first_event,
                              .end_event = h->end_event,
                              .bytes = h->bytes,

@@ -9,6 +9,8 @@
 
 /* How far a session draws ahead of what its owner sees: less is a quicker answer to a new prompt, more survives a longer pause. */
 #define LEAD_S 1.5
+/* From one key frame to the next that may be asked for. */
+#define KEY_S 1.0
 /* Without word from the owner for so long, nobody is taken to be looking. */
 #define SILENT_S 1.5
 
@@ -41,7 +43,8 @@ struct lti_live {
     lti_tape *tape;
     bool untaped; /* it was tried in vain */
     lti_live_phase phase;
-    bool paused, stopped, want_key;
+    bool paused, stopped, want_key, want_picture;
+    double key_at; /* when the last key frame was made */
     char reason[32];
     double stopped_at;
     prompt_order pending;
@@ -57,9 +60,11 @@ struct lti_live {
     prompt_order given; /* to the session, not in effect yet */
     int32_t prompt;
     int64_t block;
-    double progress_at, key_at;
+    double progress_at;
     int64_t drift_end; /* of the frames that the last vector was of */
     uint8_t *before;   /* the last frame's samples, for motion */
+    uint8_t *last;     /* the last frame, for who comes and wants it as a JPEG */
+    lti_unit_info last_info;
 };
 
 /* ---- making ---- */
@@ -232,10 +237,7 @@ void lti_live_prompt(lti_live *l, const char *text, int32_t blend, const char *e
     if (ok) l->pending = p;
     pthread_mutex_unlock(&l->lock);
     if (old.text)
-        say(l, json_pack("{s:s, s:s*, s:s}", "type", "rejected", "event_id", old.event_id, "code",
-                         ok    ? "superseded"
-                         : !ar ? "mode_clip"
-                               : "ended"));
+        say(l, lti_rejection(old.event_id, ok ? "superseded" : !ar ? "mode_clip" : "ended", NULL));
     clear_order(&old);
     lti_sched_wake(l->srv->sched);
 }
@@ -258,6 +260,16 @@ void lti_live_keyframe(lti_live *l)
     pthread_mutex_lock(&l->lock);
     l->want_key = true;
     pthread_mutex_unlock(&l->lock);
+    lti_sched_wake(l->srv->sched);
+}
+
+void lti_live_picture(lti_live *l)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool can = l->phase == LTI_LIVE_RUNNING && l->made > 0;
+    l->want_picture = l->want_picture || can;
+    pthread_mutex_unlock(&l->lock);
+    if (can) lti_sched_wake(l->srv->sched);
 }
 
 void lti_live_stop(lti_live *l, const char *reason)
@@ -314,17 +326,26 @@ static double lead_of(lti_live *l)
     return lead;
 }
 
+/* Seconds until a key frame is made that was asked for; INFINITY: none was. {lock} */
+static double key_wait(const lti_live *l)
+{
+    return l->want_key ? fmax(l->key_at + KEY_S - lti_now(), 0) : (double)INFINITY;
+}
+
 static double due(lti_task *t, double *wait)
 {
     lti_live *l = (lti_live *)t;
     pthread_mutex_lock(&l->lock);
     const double lead = lead_of(l);
     double d = fmax(lead, 0);
-    if (l->paused || (l->reliable && l->made - l->sent > 2 * (int64_t)l->options.fps)) {
+    if (l->want_picture) {
+        d = 0;
+    } else if (l->paused || (l->reliable && l->made - l->sent > 2 * (int64_t)l->options.fps)) {
         d = (double)NAN;
     } else if (!l->free_pace && lead > LEAD_S) {
-        d = (double)NAN;
-        *wait = lead - LEAD_S;
+        /* who waits for a key frame sees nothing meanwhile, so that the lead does not shrink */
+        *wait = fmin(lead - LEAD_S, key_wait(l));
+        if (*wait > 0) d = (double)NAN;
     }
     pthread_mutex_unlock(&l->lock);
     return d;
@@ -423,17 +444,31 @@ static lt_status configure(lti_live *l, lt_ctx *ctx, lti_unit *first)
     return LT_OK;
 }
 
-static bool take_key_order(lti_live *l)
+static bool key_ordered(lti_live *l)
 {
-    const double now = lti_now();
     pthread_mutex_lock(&l->lock);
-    const bool key = l->want_key && now - l->key_at > 1;
-    if (key) {
-        l->want_key = false;
-        l->key_at = now;
-    }
+    const bool key = key_wait(l) <= 0;
     pthread_mutex_unlock(&l->lock);
     return key;
+}
+
+static bool take_picture_order(lti_live *l)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool wanted = l->want_picture;
+    l->want_picture = false;
+    pthread_mutex_unlock(&l->lock);
+    return wanted;
+}
+
+/* The last frame as a JPEG, beside those of the stream. Who watches goes without when it cannot be made. */
+static void put_picture(lti_live *l)
+{
+    lti_unit *u;
+    if (!l->last || lti_hub_look(l->hub).picture == l->last_info.frame) return;
+    if (lti_live_encoder_jpeg(l->enc, l->last, &l->last_info, &u) < 0) return;
+    lti_hub_put_picture(l->hub, u);
+    lti_server_wake(l->srv);
 }
 
 /* What will not fit in memory any more goes to the disk, all of it; where that is full, the beginning of the stream will be gone. */
@@ -456,19 +491,24 @@ static void tape(lti_live *l, lti_unit *u)
     lti_say(l->srv, LT_LOG_WARN, "not_recorded", "{s:s}", "session_id", l->id);
 }
 
+static lti_unit_info info_of(const lti_live *l, const lt_frames *f, int64_t frame)
+{
+    const int64_t fps = l->options.fps;
+    return (lti_unit_info){.frame = frame,
+                           .block = f->block,
+                           .pts_us = frame * 1000000 / fps,
+                           .duration_us =
+                               (uint32_t)((frame + 1) * 1000000 / fps - frame * 1000000 / fps)};
+}
+
 static lt_status put_frame(lti_live *l, lt_ctx *ctx, const uint8_t *rgb, int64_t frame,
                            const lt_frames *f, bool prompt)
 {
-    const int64_t fps = l->options.fps;
     const double t = lti_now();
     lti_unit *u;
-    lti_unit_info info = {.flags = prompt ? LTI_FLAG_PROMPT : 0,
-                          .frame = frame,
-                          .block = f->block,
-                          .pts_us = frame * 1000000 / fps,
-                          .duration_us =
-                              (uint32_t)((frame + 1) * 1000000 / fps - frame * 1000000 / fps)};
-    LT_TRY(lti_live_encoder_push(l->enc, rgb, prompt || take_key_order(l), &info, &u));
+    lti_unit_info info = info_of(l, f, frame);
+    if (prompt) info.flags = LTI_FLAG_PROMPT;
+    LT_TRY(lti_live_encoder_push(l->enc, rgb, prompt || key_ordered(l), &info, &u));
     lt_status s = LT_OK;
     if (frame == 0) s = configure(l, ctx, u);
     if (s == LT_OK && lti_hub_wants_jpeg(l->hub))
@@ -479,9 +519,14 @@ static lt_status put_frame(lti_live *l, lt_ctx *ctx, const uint8_t *rgb, int64_t
     }
     lti_observe(l->srv->metrics, LTI_TIME_ENCODE, lti_now() - t);
     if (frame) tape(l, u);
+    const bool key = u->key;
     if (!lti_hub_push(l->hub, u)) return lti_fail(ctx, LT_ERR_MEM, "no memory for a frame");
     pthread_mutex_lock(&l->lock);
     l->made = frame + 1;
+    if (key) {
+        l->want_key = false;
+        l->key_at = lti_now();
+    }
     if (l->first_at <= 0) {
         l->first_at = lti_now();
         lti_observe(l->srv->metrics, LTI_TIME_FIRST_FRAME, l->first_at - l->created);
@@ -489,6 +534,15 @@ static lt_status put_frame(lti_live *l, lt_ctx *ctx, const uint8_t *rgb, int64_t
     pthread_mutex_unlock(&l->lock);
     lti_count(l->srv->metrics, LTI_COUNT_FRAMES_GENERATED, 1);
     lti_server_wake(l->srv);
+    return LT_OK;
+}
+
+static lt_status keep_last(lti_live *l, lt_ctx *ctx, const lt_frames *f, size_t bytes)
+{
+    if (!l->last && !(l->last = malloc(bytes)))
+        return lti_fail(ctx, LT_ERR_MEM, "no memory for a picture");
+    memcpy(l->last, f->rgb + (size_t)(f->count - 1) * bytes, bytes);
+    l->last_info = info_of(l, f, f->first + f->count - 1);
     return LT_OK;
 }
 
@@ -504,8 +558,7 @@ static void hand_on_prompt(lti_live *l)
     prompt_order lost = s == LT_OK ? l->given : p;
     if (s == LT_OK) l->given = p;
     if (lost.text)
-        say(l, json_pack("{s:s, s:s*, s:s}", "type", "rejected", "event_id", lost.event_id, "code",
-                         s == LT_OK ? "superseded" : "invalid_prompt"));
+        say(l, lti_rejection(lost.event_id, s == LT_OK ? "superseded" : "invalid_prompt", NULL));
     clear_order(&lost);
 }
 
@@ -591,6 +644,10 @@ static lt_status step(lti_task *t, lt_ctx *ctx)
     lti_live *l = (lti_live *)t;
     lt_frames f;
     const double begun = lti_now();
+    if (take_picture_order(l)) {
+        put_picture(l);
+        return LT_OK;
+    }
     hand_on_prompt(l);
     const lt_status s = lt_session_next(l->session, &f);
     if (s != LT_OK) return s;
@@ -608,6 +665,7 @@ static lt_status step(lti_task *t, lt_ctx *ctx)
     const size_t bytes = (size_t)f.width * (size_t)f.height * 3;
     for (int32_t i = 0; i < f.count; i++)
         LT_TRY(put_frame(l, ctx, f.rgb + (size_t)i * bytes, f.first + i, &f, turned && i == 0));
+    if (f.count > 0) LT_TRY(keep_last(l, ctx, &f, bytes));
     if (turned) {
         if (l->given.at > 0) lti_observe(l->srv->metrics, LTI_TIME_SWITCH, lti_now() - l->given.at);
         clear_order(&l->given);
@@ -658,15 +716,15 @@ static void close_live(lti_task *t, lt_status why, const char *message)
     l->pending = (prompt_order){0};
     pthread_mutex_unlock(&l->lock);
     lt_session_destroy(&session);
+    put_picture(l); /* for who comes later */
     lti_live_encoder_close(&l->enc);
     free(l->before);
-    l->before = NULL;
+    free(l->last);
+    l->before = l->last = NULL;
     if (stopped_at > 0) lti_observe(l->srv->metrics, LTI_TIME_CANCEL, lti_now() - stopped_at);
     const prompt_order *const lost[] = {&l->given, &pending};
     for (size_t i = 0; i < LT_COUNT(lost); i++)
-        if (lost[i]->text)
-            say(l, json_pack("{s:s, s:s*, s:s}", "type", "rejected", "event_id", lost[i]->event_id,
-                             "code", "ended"));
+        if (lost[i]->text) say(l, lti_rejection(lost[i]->event_id, "ended", NULL));
     clear_order(&pending);
     clear_order(&l->given);
     say_end(l, why, message, made, reason);

@@ -170,6 +170,24 @@ lt_status lti_message_parse(lti_message *m, lt_ctx *ctx, const char *text, size_
     return parse_fields(m, ctx);
 }
 
+json_t *lti_rejection(const char *event_id, const char *code, const char *message)
+{
+    static const char *const words[][2] = {
+        {"no_session", "this connection has no session: start one first"},
+        {"not_owner", "only the session's owner can do that"},
+        {"nothing_recorded", "there is nothing yet to go to"},
+        {"superseded", "another prompt came before this one took effect"},
+        {"mode_clip", "the prompt can change in mode ar only"},
+        {"invalid_prompt", "the model does not take this prompt"},
+        {"ended", "the video has ended"}};
+    for (size_t i = 0; !message && i < LT_COUNT(words); i++)
+        if (!strcmp(words[i][0], code)) message = words[i][1];
+    /* it may end within a character of the client's */
+    if (!message || !lti_text_valid(message, strlen(message))) message = "the message is not valid";
+    return json_pack("{s:s, s:s*, s:s, s:s}", "type", "rejected", "event_id", event_id, "code",
+                     code, "message", message);
+}
+
 void lti_message_free(lti_message *m)
 {
     lti_video_request_free(&m->request);

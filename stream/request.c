@@ -255,6 +255,24 @@ static void name_param(lti_param *param, const char *name)
     snprintf(param->name, sizeof param->name, "%.63s", name);
 }
 
+/* `size` says the same as `width` and `height`, where both are given: the last one set them. */
+static lt_status check_sides(lt_ctx *ctx, const json_t *o, const lti_video_request *r,
+                             lti_param *param)
+{
+    static const field size = {.name = "size", .kind = SIZE};
+    lti_video_request s = {.width = r->width, .height = r->height};
+    const json_t *text = json_object_get(o, "size");
+    double w, h;
+    if (!text || json_is_null(text)) return LT_OK;
+    LT_TRY(set_size(ctx, &size, &s, text));
+    if (!number_of(json_object_get(o, "width"), &w)) w = s.width;
+    if (!number_of(json_object_get(o, "height"), &h)) h = s.height;
+    if (w == s.width && h == s.height) return LT_OK;
+    name_param(param, "size");
+    return lti_fail(ctx, LT_ERR_ARG, "size %dx%d contradicts width and height, %gx%g", s.width,
+                    s.height, w, h);
+}
+
 lt_status lti_video_request_parse(lti_video_request *r, lt_ctx *ctx, const json_t *o, bool strict,
                                   lti_param *param)
 {
@@ -275,7 +293,7 @@ lt_status lti_video_request_parse(lti_video_request *r, lt_ctx *ctx, const json_
             LT_TRY(set_field(ctx, &fields[i], r, v));
     }
     *param = (lti_param){""};
-    return LT_OK;
+    return check_sides(ctx, o, r, param);
 }
 
 void lti_video_request_free(lti_video_request *r)

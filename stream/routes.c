@@ -172,6 +172,16 @@ static void get_live_content(lt_server *srv, lti_http_request *rq, lti_http_repl
     re->user = d;
 }
 
+/* The websocket's place, asked for by something else. */
+static void get_stream(lt_server *srv, lti_http_request *rq, lti_http_reply *re)
+{
+    (void)srv;
+    (void)rq;
+    lti_reply_error(re, 426, "invalid_request_error", "upgrade_required", NULL,
+                    "a websocket of subprotocol longtake.v1 is wanted here");
+    lti_reply_header(re, "upgrade", "websocket");
+}
+
 /* ---- the table ---- */
 
 static const lti_route routes[] = {
@@ -187,6 +197,7 @@ static const lti_route routes[] = {
     {LTI_GET | LTI_HEAD, "/health", get_health, true, 0},
     {LTI_GET | LTI_HEAD, "/readyz", get_ready, true, 0},
     {LTI_GET | LTI_HEAD, "/metrics", get_metrics, false, 0},
+    {LTI_GET | LTI_HEAD, "/v1/stream", get_stream, true, 0},
     {LTI_GET, "/v1/live/*/content", get_live_content, true, 0},
     {LTI_POST, "/v1/videos", lti_videos_create, false, LTI_VIDEOS_BODY},
     {LTI_GET, "/v1/videos", lti_videos_list, false, 0},

@@ -28,6 +28,7 @@ lt_server_options lt_server_options_default(void)
                                .resume_seconds = 30,
                                .keep_seconds = 600,
                                .drain_seconds = 20,
+                               .stall_seconds = 10,
                                .history_bytes = 64u << 20,
                                .retain_seconds = 86400,
                                .save_seconds = 30,
@@ -48,6 +49,7 @@ static void fill_defaults(lt_server_options *o)
     if (!(o->resume_seconds > 0)) o->resume_seconds = d.resume_seconds;
     if (!(o->keep_seconds > 0)) o->keep_seconds = d.keep_seconds;
     if (!(o->drain_seconds > 0)) o->drain_seconds = d.drain_seconds;
+    if (!(o->stall_seconds > 0)) o->stall_seconds = d.stall_seconds;
     if (!o->history_bytes) o->history_bytes = d.history_bytes;
     if (!(o->retain_seconds > 0)) o->retain_seconds = d.retain_seconds;
     if (!(o->save_seconds > 0)) o->save_seconds = d.save_seconds;
@@ -166,13 +168,43 @@ static const struct lws_protocols protocols[] = {
 
 static const lws_retry_bo_t pings = {.secs_since_valid_ping = 20, .secs_since_valid_hangup = 30};
 
+/* libwebsockets tells of a certificate or key only that it did not like something, and asks the terminal for passphrases. */
+static lt_status check_pem(lt_ctx *ctx, const char *path, const char *what, const char *begin)
+{
+    char line[256];
+    bool found = false, locked = false;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return lti_fail(ctx, LT_ERR_IO, "%s %s: cannot be read: %s", what, path, strerror(errno));
+    while (fgets(line, sizeof line, f)) {
+        found = found || strstr(line, begin);
+        locked = locked || strstr(line, "ENCRYPTED");
+    }
+    const bool bad = ferror(f) != 0; /* a folder, among others */
+    fclose(f);
+    if (bad) return lti_fail(ctx, LT_ERR_IO, "%s %s: cannot be read", what, path);
+    if (!found) return lti_fail(ctx, LT_ERR_FORMAT, "%s %s: no PEM file with one", what, path);
+    if (locked)
+        return lti_fail(ctx, LT_ERR_UNSUPPORTED, "%s %s: encrypted, and nobody is asked", what,
+                        path);
+    return LT_OK;
+}
+
+static lt_status check_tls(const lt_server_options *o, lt_ctx *ctx)
+{
+    if (!o->tls_certificate != !o->tls_key)
+        return lti_fail(ctx, LT_ERR_ARG, "TLS wants a certificate and its key");
+    if (!o->tls_key) return LT_OK;
+    LT_TRY(check_pem(ctx, o->tls_certificate, "TLS certificate", "CERTIFICATE-----"));
+    return check_pem(ctx, o->tls_key, "TLS key", "PRIVATE KEY-----");
+}
+
 static lt_status check_options(lt_server *srv, lt_ctx *ctx)
 {
     const lt_server_options *o = &srv->o;
     if (o->port < 0 || o->port > 65535)
         return lti_fail(ctx, LT_ERR_ARG, "port %d: not in 0..65535", o->port);
-    if (!o->tls_certificate != !o->tls_key)
-        return lti_fail(ctx, LT_ERR_ARG, "TLS wants a certificate and its key");
+    LT_TRY(check_tls(o, ctx));
     if (o->token_file) return lti_tokens_read(&srv->tokens, ctx, o->token_file);
     if (!lti_host_is_loopback(o->host) && !o->open)
         return lti_fail(ctx, LT_ERR_ARG,
@@ -226,11 +258,17 @@ static lt_status listen_on(lt_server *srv, lt_ctx *ctx)
         info.ssl_private_key_filepath = srv->o.tls_key;
     }
     struct lws_vhost *v = lws_create_vhost(srv->lws, &info);
+    if (!v && srv->o.tls_key) { /* which of the two was it? */
+        info.vhost_name = "plain";
+        info.ssl_cert_filepath = info.ssl_private_key_filepath = NULL;
+        if (lws_create_vhost(srv->lws, &info))
+            return lti_fail(ctx, LT_ERR_FORMAT,
+                            "TLS certificate %s, key %s: damaged, or not of each other",
+                            srv->o.tls_certificate, srv->o.tls_key);
+    }
     if (!v)
-        return lti_fail(ctx, LT_ERR_IO,
-                        "cannot listen on %s port %d: is it taken, or the "
-                        "certificate not readable?",
-                        srv->o.host, srv->o.port);
+        return lti_fail(ctx, LT_ERR_IO, "cannot listen on %s port %d: is it taken?", srv->o.host,
+                        srv->o.port);
     srv->port = lws_get_vhost_listen_port(v);
     return LT_OK;
 }

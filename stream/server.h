@@ -146,6 +146,7 @@ lt_status lti_hub_get(lti_hub *h, int64_t frame, lti_unit **out);
 typedef struct lti_hub_state {
     int64_t first, end; /* frames kept: first .. end-1; first is a key frame */
     int64_t newest_key; /* -1: none */
+    int64_t picture;    /* frame that lti_hub_picture has; -1: none */
     int64_t first_event, end_event;
     size_t bytes;
     bool ended;
@@ -153,6 +154,10 @@ typedef struct lti_hub_state {
 lti_hub_state lti_hub_look(lti_hub *h);
 /* The newest key frame at or before `frame`, or the oldest that is kept; -1: none. */
 int64_t lti_hub_key_before(lti_hub *h, int64_t frame);
+/* One frame as a JPEG, for who comes when no more are made. Takes u; the one before leaves. */
+void lti_hub_put_picture(lti_hub *h, lti_unit *u);
+/* To be released; NULL: none. */
+lti_unit *lti_hub_picture(lti_hub *h);
 /* Appends an event for all viewers; adds its number "n". Takes the object (NULL: no memory, nothing happens). */
 void lti_hub_say(lti_hub *h, json_t *event);
 /* Event `number` or the oldest after it; NULL when there is none yet. To be released. */
@@ -303,6 +308,8 @@ typedef struct lti_message {
 LT_MUST_USE lt_status lti_message_parse(lti_message *m, lt_ctx *ctx, const char *text,
                                         size_t bytes);
 void lti_message_free(lti_message *m);
+/* What was asked for does not happen; message NULL: that of the code. NULL: no memory. */
+json_t *lti_rejection(const char *event_id, const char *code, const char *message);
 
 /* ---- tape.c: a whole live stream on the disk ---- */
 
@@ -346,7 +353,10 @@ json_t *lti_live_describe(lti_live *l);
 /* Controls, network thread. Each says its outcome as an event. */
 void lti_live_prompt(lti_live *l, const char *text, int32_t blend, const char *event_id);
 void lti_live_pause(lti_live *l, bool paused, const char *event_id);
+/* A second after the last one, however far ahead of its owner the stream is; not while it is paused. */
 void lti_live_keyframe(lti_live *l);
+/* The newest frame as a JPEG, into the hub. */
+void lti_live_picture(lti_live *l);
 void lti_live_stop(lti_live *l, const char *reason);
 /* The owner has been sent all before `sent` and shows pts_us now (-1: not told). */
 void lti_live_progress(lti_live *l, int64_t sent, int64_t pts_us);

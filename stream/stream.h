@@ -112,6 +112,7 @@ typedef struct lt_server_options {
     double resume_seconds;  /* a session outlives its owner's connection by; 0 = 30 */
     double keep_seconds;    /* an ended stream can be watched for; 0 = 600 */
     double drain_seconds;   /* at most, after lt_server_stop; 0 = 20 */
+    double stall_seconds;   /* a viewer whose machine takes nothing is cut after; 0 = 10 */
     uint64_t history_bytes; /* of encoded frames that a stream keeps; 0 = 64 MiB */
     uint64_t memory;        /* for sessions together; 0 = what the machine has free */
     const char *jobs_dir;   /* of videos made by /v1/videos; NULL = one that goes with the server */

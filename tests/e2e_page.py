@@ -99,8 +99,9 @@ async def main():
             check(await page.until("longtake.drawn > %d" % (shown + 5)), "it plays on")
             await page.run("document.getElementById('play').click()")
             check(await page.until("longtake.held === true"), "paused")
-            async with Page(chromium, link) as viewer:
-                check(await viewer.until("longtake.firstPicture && longtake.held && document.getElementById('wait').hidden"), "who joins a video that stands sees where")
+            for kind in ("webcodecs", "jpeg"):
+                async with Page(chromium, link + "&player=" + kind) as viewer:
+                    check(await viewer.until("longtake.firstPicture && longtake.held && document.getElementById('wait').hidden"), kind + ": who joins a video that stands sees where")
             made = await page.run("document.getElementById('edge').click(), longtake.made")
             check(await page.until("longtake.made > %g" % (made + 2)), "who goes elsewhere from a pause is not left with a drawing that stands")
             # a lost connection

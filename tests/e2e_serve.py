@@ -114,7 +114,7 @@ async def controls(server):
             check("started" in late.types(), "and is told what it is")
             await late.say(type="prompt", text="mine", event_id="x")
             refusal = await late.event("rejected", event_id="x")
-            check(refusal and refusal["code"] == "not_owner", "a viewer changes nothing")
+            check(refusal and refusal["code"] == "not_owner" and "owner" in refusal["message"], "a viewer changes nothing: %r" % refusal)
             # the prompt: confirmed with the frame that it took effect at, which is a key frame
             long = "a blue square!" + 300 * " \u2588\u2588\u2588"
             await owner.say(type="prompt", text=long, event_id="p1")
@@ -133,6 +133,13 @@ async def controls(server):
         while time.monotonic() < end and await owner.unit(seconds=1.0):  # what was under way
             pass
         check(time.monotonic() < end, "nothing comes while it is paused")
+        # who wants JPEG and joins now sees where it stands, although nobody wanted that one as JPEG; and what comes then
+        for _ in range(2):
+            async with Client(server) as late:
+                await late.say(type="watch", **ident, wire="jpeg")
+                still = await late.unit(seconds=30)
+                check(still and still.kind == "jpeg" and still.payload[:2] == b"\xff\xd8" and still.seq == owner.frames()[-1].seq, "JPEG of a video that stands: %r" % still)
+                check(not await late.unit(seconds=0.3), "once")
         await owner.say(type="resume", event_id="h2")
         check(await owner.unit(), "and goes on")
         # back to the recorded part, and to now
@@ -144,10 +151,21 @@ async def controls(server):
         applied = await owner.event("applied", event_id="k2")
         now = await owner.unit()
         check(applied["frame"] == now.seq and now.key and now.seq >= GOP, "and back to the newest: %r" % applied)
-        # a key frame on demand
+        # a key frame on demand, also where no more is drawn because the owner's picture stands
+        shows = owner.frames()[-1].pts
+
+        async def while_it_stands(test, seconds):
+            end = time.monotonic() + seconds
+            unit = None
+            while not unit and time.monotonic() < end:
+                await owner.say(type="ack", rendered_pts=shows)
+                unit = await owner.unit(test, 0.1)
+            return unit
+        while await while_it_stands(lambda u: True, 0.8):
+            pass
         before = owner.frames()[-1].seq
         await owner.say(type="keyframe")
-        key = await owner.unit(lambda u: u.key)
+        key = await while_it_stands(lambda u: u.key, 30)
         check(key and key.seq - before < GOP, "a key frame on demand after %d frames" % (key.seq - before))
         await owner.say(type="ping", t=12.5)
         check((await owner.event("pong"))["t"] == 12.5, "ping")
@@ -193,10 +211,69 @@ async def slow_and_reliable(server):
         check([u.seq for u in slow.frames()] == list(range(121)) and "dropped" not in slow.types(), "a reliable connection loses nothing")
 
 
+def by_hand(server, message):
+    """A websocket whose machine has room for little; what it says first."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(("127.0.0.1", server.port))
+    s.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+              b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: longtake.v1\r\n\r\n")
+    check(s.recv(12).endswith(b" 101"), "a websocket by hand")
+    s.sendall(masked(message))
+    s.setblocking(False)
+    return s
+
+
+def masked(message):
+    data = json.dumps(message).encode()
+    return b"\x81\xfe" + len(data).to_bytes(2, "big") + bytes(4) + data
+
+
+def gauge(server, name):
+    return float(server.get("/metrics")[1].decode().split("\nlongtake_%s " % name)[1].split()[0])
+
+
+async def take(s, most, seconds=2.0):
+    try:
+        return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(s, most), seconds)
+    except (asyncio.TimeoutError, ConnectionResetError):
+        return b""
+
+
+async def slow_or_deaf(server):
+    """10 kB a second are slow, but somebody is there; who takes nothing is cut off."""
+    async with Client(server) as owner:
+        await owner.say(**dict(START, num_frames=40001, crf=1))
+        accepted = await owner.event("accepted")
+        await owner.unit()
+        reads_on = asyncio.ensure_future(owner.until(lambda i: isinstance(i, dict) and i["type"] == "done", 300))
+        watch = dict(type="watch", session_id=accepted["session_id"], key=accepted["key"])
+        deaf, slow = by_hand(server, watch), by_hand(server, watch)
+        end = time.monotonic() + 120
+        cut = None  # when the deaf one was
+        while time.monotonic() < end and (not cut or time.monotonic() < cut + 2.6):
+            await take(slow, 2500)
+            await asyncio.sleep(0.25)
+            if not cut and await asyncio.to_thread(gauge, server, "websockets") < 3:
+                cut = time.monotonic()
+        check(cut, "who takes nothing is cut off")
+        await owner.say(type="stop")
+        await reads_on
+        await asyncio.get_running_loop().sock_sendall(slow, masked(dict(type="ping", t=77)))
+        got = b""
+        while b'"pong"' not in got[-1 << 16:] and time.monotonic() < end:
+            more = await take(slow, 1 << 16)
+            if not more:
+                break
+            got += more
+        check(b'"pong"' in got, "a slow one is not, after %d bytes" % len(got))
+        deaf.close(), slow.close()
+
+
 async def refusals(server):
     async with Client(server) as c:
         for message, code, param in (({"type": "start"}, "invalid_request", "prompt"), (dict(START, num_frames=42), "invalid_request", "num_frames"),
-                                     (dict(START, size="63x64"), "invalid_request", "size"), (dict(START, fps=0), "invalid_request", "fps"),
+                                     (dict(START, size="63x64"), "invalid_request", "size"), (dict(START, size="64x64", height=128), "invalid_request", "size"), (dict(START, fps=0), "invalid_request", "fps"),
                                      (dict(START, guidance_scale="x"), "invalid_request", "guidance_scale"),
                                      (dict(START, attention="sta:file=/etc/passwd"), "invalid_request", "attention"),
                                      (dict(START, wire="av1"), "invalid_request", "wire"), (dict(START, num_frames=4000001), "invalid_request", "num_frames"),
@@ -208,7 +285,8 @@ async def refusals(server):
             await c.ws.send(text)
             check((await c.event("error"))["code"] == "bad_message", what)
         await c.say(type="pause", event_id="q")
-        check((await c.event("rejected"))["code"] == "no_session", "no session")
+        e = await c.event("rejected")
+        check(e["code"] == "no_session" and e["message"], "no session: %r" % e)
         # a prompt is enough: pictures that come at once, and a prompt that can change
         await c.say(type="hello")
         d = (await c.event("welcome"))["model"]
@@ -280,6 +358,8 @@ def requests(server):
         status, _, body = server.request(method, where, headers=headers)
         check(status == want and "error" in json.loads(body), "%s %.30s %r: %d, wanted %d" % (method, where, headers, status, want))
     check(server.request("DELETE", "/healthz")[1]["allow"] == "GET, HEAD", "what is allowed instead")
+    status, headers, _ = server.request("GET", "/v1/stream")
+    check(status == 426 and headers["upgrade"] == "websocket", "the websocket's place: %d %r" % (status, headers))
     # a body that is refused: the answer, and not a reset while it is still being sent; then the next request
     for where, headers, want in (("/v1/videos", {}, 413), ("/v1/videos", {"Origin": "http://evil.example"}, 403), ("/healthz", {}, 405)):
         c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -349,13 +429,14 @@ def leaks(server):
 
 
 async def main():
-    server = Server("--log-requests", "--max-sessions", "2", "--max-queue", "1", "--resume-seconds", "3", model=e2e.MODEL + "/")
+    server = Server("--log-requests", "--max-sessions", "2", "--max-queue", "1", "--resume-seconds", "3", "--stall-seconds", "2", model=e2e.MODEL + "/")
     try:
         server.wait_ready()
         await one_stream(server)
         await jpeg(server)
         await controls(server)
         await slow_and_reliable(server)
+        await slow_or_deaf(server)
         await refusals(server)
         requests(server)
         leaks(server)
@@ -444,6 +525,12 @@ def tls():
         return
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout", path("key.pem"),
                     "-out", path("cert.pem")], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(["openssl", "genrsa", "-out", path("other.pem"), "2048"], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(["openssl", "rsa", "-aes128", "-passout", "pass:x", "-in", path("key.pem"), "-out", path("locked.pem")], check=True, stderr=subprocess.DEVNULL)
+    for cert, key, text in (("none.pem", "key.pem", "certificate none.pem: cannot be read: No such file"), ("cert.pem", ".", "key .: cannot be read"),
+                            ("key.pem", "key.pem", "certificate key.pem: no PEM"), ("cert.pem", "cert.pem", "key cert.pem: no PEM"),
+                            ("cert.pem", "locked.pem", "key locked.pem: encrypted"), ("cert.pem", "other.pem", "certificate cert.pem, key other.pem")):
+        refused(longtake("serve", "--port", "0", "--model", e2e.MODEL, "--tls-cert", cert, "--tls-key", key), 1, text, "TLS with %s and %s" % (cert, key))
     server = Server("--tls-cert", "cert.pem", "--tls-key", "key.pem")
     try:
         check(server.url.startswith("https://"), "TLS: %r" % server.url)

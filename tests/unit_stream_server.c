@@ -83,9 +83,17 @@ static void hub_numbers_events(void **state)
     lt_ctx_destroy(&ctx);
 }
 
+static void ready(void *user, lt_status s, const char *message)
+{
+    (void)user, (void)s, (void)message;
+}
+
 /* A stream that plays without a device: 16 frames a second, a key frame every second. */
 static lti_live *stream_of(lt_server *srv)
 {
+    static const lt_model_options nothing = {.path = "/nonexistent"};
+    static const lt_dev_options cpu = {.device = "cpu", .threads = 1, .isa = "ref"};
+    const lti_sched_options sched = {&cpu, &nothing, 1, 1, 1, 0, ready, NULL};
     lt_session_options o = lt_session_options_default();
     lti_video_request r = {.prompt = strdup("x"), .guidance_scale = -1, .solver = -1};
     lti_hub_config c = {.width = 64, .height = 64, .fps = 16, .init = calloc(1, 8)};
@@ -97,12 +105,33 @@ static lti_live *stream_of(lt_server *srv)
     srv->ctx = new_ctx();
     srv->metrics = lti_metrics_create();
     srv->o = lt_server_options_default();
+    assert_int_equal(lti_sched_create(&srv->sched, srv->ctx, &sched), LT_OK);
     assert_int_equal(lti_live_create(&l, srv, &(lti_live_options){.request = &r, .session = &o}),
                      LT_OK);
     c.init_bytes = 8;
     lti_hub_configure(lti_live_hub(l), &c);
     srv->lives = l;
     return l;
+}
+
+static void end_stream(lt_server *srv, lti_live *l)
+{
+    lti_live_release(l);
+    lti_sched_destroy(&srv->sched);
+    lti_metrics_destroy(srv->metrics);
+    lt_ctx_destroy(&srv->ctx);
+}
+
+static lti_conn *watch(lt_server *srv, const lti_live *l, const char *wire)
+{
+    lti_conn *c = lti_conn_create(srv, false);
+    char text[200];
+    const int n =
+        snprintf(text, sizeof text,
+                 "{\"type\":\"watch\",\"session_id\":\"%s\",\"key\":\"%s\",\"wire\":\"%s\"}",
+                 lti_live_id(l), lti_live_key(l), wire);
+    lti_conn_receive(c, text, (size_t)n, false);
+    return c;
 }
 
 static void push_frames(lti_live *l, int64_t from, int64_t end, double age)
@@ -132,13 +161,8 @@ static void who_falls_behind_is_sent_on(void **state)
     (void)state;
     lt_server srv = {0};
     lti_live *l = stream_of(&srv);
-    lti_conn *c = lti_conn_create(&srv, false);
-    char watch[200];
-    const int n =
-        snprintf(watch, sizeof watch, "{\"type\":\"watch\",\"session_id\":\"%s\",\"key\":\"%s\"}",
-                 lti_live_id(l), lti_live_key(l));
     push_frames(l, 0, 25, 1);
-    lti_conn_receive(c, watch, (size_t)n, false);
+    lti_conn *c = watch(&srv, l, "annexb");
     /* who comes late begins with the newest key frame, and may take what is there at its leisure */
     assert_int_equal(next_frame(c), 16);
     push_frames(l, 25, 40, 2);
@@ -154,9 +178,35 @@ static void who_falls_behind_is_sent_on(void **state)
     push_frames(l, 75, 83, 2);
     assert_int_equal(next_frame(c), 80);
     lti_conn_destroy(c);
-    lti_live_release(l);
-    lti_metrics_destroy(srv.metrics);
-    lt_ctx_destroy(&srv.ctx);
+    end_stream(&srv, l);
+}
+
+/* Frames that nobody wanted as JPEG are there once more, the newest of them, for who comes when no more are made. */
+static void who_wants_jpeg_gets_the_newest(void **state)
+{
+    (void)state;
+    lt_server srv = {0};
+    lti_live *l = stream_of(&srv);
+    lti_hub *h = lti_live_hub(l);
+    push_frames(l, 0, 25, 0);
+    lti_conn *c = watch(&srv, l, "jpeg"), *other = watch(&srv, l, "annexb");
+    assert_int_equal(next_frame(c), -1);
+    assert_false(lti_conn_wants_to_write(c));
+    const size_t before = lti_hub_look(h).bytes;
+    lti_hub_put_picture(h, unit(23, true, 500)); /* of another time */
+    assert_false(lti_conn_wants_to_write(c));
+    lti_hub_put_picture(h, unit(24, true, 50));
+    assert_true(lti_hub_look(h).bytes > before + 50 && lti_hub_look(h).bytes < before + 500);
+    assert_true(lti_conn_wants_to_write(c));
+    assert_int_equal(next_frame(c), 24);
+    assert_int_equal(next_frame(c), -1);
+    assert_false(lti_conn_wants_to_write(c));
+    for (int64_t f = 16; f < 25; f++)
+        assert_int_equal(next_frame(other), f);
+    assert_int_equal(next_frame(other), -1);
+    lti_conn_destroy(other);
+    lti_conn_destroy(c);
+    end_stream(&srv, l);
 }
 
 static uint32_t be32(const uint8_t *p)
@@ -312,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(hub_keeps_whole_groups),
                                        cmocka_unit_test(hub_numbers_events),
                                        cmocka_unit_test(who_falls_behind_is_sent_on),
+                                       cmocka_unit_test(who_wants_jpeg_gets_the_newest),
                                        cmocka_unit_test(fragment_has_lengths),
                                        cmocka_unit_test(ranges_and_lengths),
                                        cmocka_unit_test(encoder_gives_a_unit_a_frame),
