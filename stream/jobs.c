@@ -139,9 +139,10 @@ lt_status lti_job_complete(lti_job *j, lt_ctx *ctx, bool strict, lti_param *para
     LT_TRY(lti_video_request_options(&j->options, ctx, &j->request, &srv->info, srv->o.max_seconds,
                                      param));
     j->request.image = j->options.image = NULL; /* read when it is drawn */
-    LT_TRY(lt_session_estimate(&e, ctx, &srv->o.model, &j->options));
-    j->task.bytes = e.total_peak > e.weights ? e.total_peak - e.weights : 0;
-    return LT_OK;
+    const lt_status s = lt_session_estimate(&e, ctx, &srv->o.model, &j->options);
+    if (s == LT_OK || s == LT_ERR_MEM)
+        j->task.bytes = e.total_peak > e.weights ? e.total_peak - e.weights : 0;
+    return s;
 }
 
 static lt_status submit(lti_jobs *jobs, lti_job *j, double *eta)

@@ -23,6 +23,7 @@ typedef struct order {
     size_t picture_bytes;
     uint8_t *decoded;    /* owns picture, or NULL */
     const char *remixed; /* id of the video that it is made from, or NULL */
+    bool too_big;        /* for this machine, whatever else it does */
     lti_param param;
 } order;
 
@@ -180,12 +181,14 @@ static lt_status prepare(lti_job *j, order *o, lt_ctx *ctx)
     uint8_t *rgb = NULL;
     char seed[24];
     j->image = o->picture != NULL;
-    LT_TRY(lti_job_complete(j, ctx, true, &o->param));
-    if (j->image) {
-        const lt_status s = store_picture(j, o, ctx, &rgb);
+    lt_status s = lti_job_complete(j, ctx, true, &o->param);
+    double eta;
+    o->too_big = s == LT_ERR_MEM && lti_sched_room(srv->sched, &j->task, &eta) == LT_ERR_MEM;
+    if (s == LT_OK && j->image) {
+        s = store_picture(j, o, ctx, &rgb);
         free(rgb);
-        LT_TRY(s);
     }
+    LT_TRY(s);
     snprintf(seed, sizeof seed, "%" PRIu64, j->options.seed);
     json_object_set_new(j->fields, "seed", json_string(seed)); /* a restart draws the same */
     char generator[64];
@@ -212,7 +215,7 @@ static void refuse_busy(lt_server *srv, lti_http_reply *re, lt_status s, double 
     lti_count(srv->metrics, LTI_COUNT_REFUSED, 1);
     lti_count(srv->metrics, LTI_COUNT_JOBS_REFUSED, 1);
     if (s == LT_ERR_MEM)
-        lti_reply_error(re, 400, "invalid_request_error", "out_of_memory", NULL,
+        lti_reply_error(re, 400, "invalid_request_error", "out_of_memory", "size",
                         "the machine does not have the memory that this video needs");
     else if (s == LT_AGAIN)
         lti_reply_error(re, 429, "rate_limit_error", "queue_full", NULL,
@@ -257,7 +260,10 @@ static void create_job(lt_server *srv, lti_http_request *rq, lti_http_reply *re,
         if (o->remixed) snprintf(j->remixed, sizeof j->remixed, "%s", o->remixed);
         s = prepare(j, o, srv->ctx);
     }
-    if (s < 0) {
+    if (s < 0 && o->too_big) {
+        lti_reply_error(re, 400, "invalid_request_error", "out_of_memory", "size", "%s",
+                        lt_error(srv->ctx));
+    } else if (s < 0) {
         lti_reply_status(re, srv->ctx, s, o->param.name);
     } else {
         s = lti_jobs_add(srv->jobs, j, &eta);
