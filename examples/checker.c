@@ -22,13 +22,24 @@ static const char *const colours[] = {"blue", "green",     "orange", "purple",
 enum { RING = 1, SQUARE, STAR, TRIANGLE, WHITE = 6 };
 static const char *const shapes[] = {"ball", "ring", "square", "star", "triangle"};
 
+/* What is known of a clip before its object is looked for. */
+typedef struct sight {
+    bool night, floor; /* floor: shadows lie on it */
+    bool rises;        /* the sun does */
+    bool
+        pale; /* the object is white: its brightness has to tell it from what is nearly white too */
+    float light; /* of the frame */
+    float least; /* difference in brightness that counts, where it does */
+} sight;
+
 /* Everything that a look at a frame needs. */
 typedef struct eye {
-    float back[PIXELS * 3], frame[PIXELS * 3], other[SMALL * SMALL * 3];
+    sight sight;
+    float back[PIXELS * 3], frame[PIXELS * 3], want[PIXELS * 3], other[SMALL * SMALL * 3];
     float look[LOOKS][SMALL * SMALL * 3];
     float scratch[PIXELS];
     int label[PIXELS], todo[PIXELS];
-    bool mask[PIXELS];
+    bool mask[PIXELS], other_mask[PIXELS];
     int count; /* pixels of the mask */
 } eye;
 
@@ -156,26 +167,101 @@ static void hue_of(const float c[3], float *hue, float *saturation)
     *saturation = (hi - lo) / most(hi, 1e-3f);
 }
 
+/* e->want: what is behind the object. The sky around the risen sun is on its way to the sun's colour. */
+static void find_behind(eye *e)
+{
+    static const float sun[3] = {1, 0.90f, 0.55f};
+    const float light = e->sight.light, high = (light - 0.36f) / 0.64f,
+                k = high < 0   ? 0
+                    : high > 1 ? 1
+                               : high,
+                most_glow = k * 3 < 1 ? k * 3 : 1;
+    for (int i = 0; i < PIXELS; i++) {
+        const float x = (float)(i % SIZE) - 27.5f, y = (float)(i / SIZE) - 69.5f + 46 * k;
+        const float glow =
+            e->sight.rises ? 0.35f * most_glow * expf(-(x * x + y * y) / (26 * 26)) : 0;
+        for (int c = 0; c < 3; c++) {
+            const float w = e->back[3 * i + c] * light;
+            e->want[3 * i + c] = w + (sun[c] * light - w) * glow;
+        }
+    }
+}
+
+static bool is_sun(const float *f, float x, float y)
+{
+    float hue, sat;
+    hue_of(f, &hue, &sat);
+    return fabsf(x - 28) < 40 && y < 96 && hue > 25 && hue < 65 && sat > 0.15f && sat < 0.62f;
+}
+
+static float brightness_off(const eye *e, int i)
+{
+    float bright = 0;
+    for (int c = 0; c < 3; c++)
+        bright += fabsf(e->frame[3 * i + c] - e->want[3 * i + c]);
+    return bright / most(e->sight.light, 0.3f);
+}
+
 /* A shadow is darker with the same chroma; the object is not. The sun is a pale yellow disc on a known path. At night the object alone
  * is lit, and what is nearly black has a chroma of chance. */
-static bool differs(const float *f, const float *back, float light, bool night, int i)
+static bool differs(const eye *e, int i)
 {
-    const float tolerance = night ? 0.16f : 0.10f, dark = night ? 0.40f : 0.12f;
-    float want[3], chroma = 0, bright = 0, hue, sat;
-    for (int c = 0; c < 3; c++)
-        want[c] = back[c] * light;
-    const float fs = sum3(f), ws = sum3(want), fd = most(fs, dark), wd = most(ws, dark);
-    for (int c = 0; c < 3; c++) {
-        chroma += fabsf(f[c] / fd - want[c] / wd);
-        bright += fabsf(f[c] - want[c]);
-    }
-    bright /= most(light, 0.3f);
-    hue_of(f, &hue, &sat);
+    const sight *s = &e->sight;
+    const float *f = e->frame + 3 * i, *want = e->want + 3 * i;
+    const float tolerance = s->night ? 0.16f : 0.10f, dark = s->night ? 0.40f : 0.12f;
     const float x = (float)(i % SIZE) + 0.5f, y = (float)(i / SIZE) + 0.5f;
-    const bool sun =
-        fabsf(x - 28) < 40 && y < 96 && hue > 25 && hue < 65 && sat > 0.15f && sat < 0.62f;
-    return !sun && (chroma > tolerance || (bright > 0.30f && fs > ws) ||
-                    (bright > 0.55f && chroma > tolerance / 2));
+    const float fs = sum3(f), ws = sum3(want), fd = most(fs, dark), wd = most(ws, dark);
+    const float bright = brightness_off(e, i);
+    const bool lighter = fs > ws, shade = lighter || !s->floor || y < 96;
+    float chroma = 0;
+    for (int c = 0; c < 3; c++)
+        chroma += fabsf(f[c] / fd - want[c] / wd);
+    return !is_sun(f, x, y) && (chroma > tolerance || (bright > 0.30f && lighter) ||
+                                (bright > 0.55f && chroma > tolerance / 2) ||
+                                (s->pale && !s->night && bright > s->least && shade));
+}
+
+/* Takes the blue of dusk off the frame. */
+static void take_dusk_off(eye *e)
+{
+    static const float dusk[3] = {0, 0.012f, 0.05f};
+    sight *s = &e->sight;
+    double mean = 0;
+    for (int i = 0; i < PIXELS * 3; i++)
+        mean += (double)e->back[i] / (PIXELS * 3);
+    const float k = (1 - (s->light < 1 ? s->light : 1)) * (float)mean;
+    for (int i = 0; i < PIXELS * 3; i++)
+        e->frame[i] -= k * dusk[i % 3];
+    s->light = light_of(e->scratch, e->frame, e->back, PIXELS);
+}
+
+/* What brightness is off by where there is no object: more than that tells a white one. */
+static void find_least(eye *e)
+{
+    for (int i = 0; i < PIXELS; i++)
+        e->scratch[i] = brightness_off(e, i);
+    const float usual = 4 * median(e->scratch, PIXELS);
+    e->sight.least = usual < 0.10f ? 0.10f : usual > 0.30f ? 0.30f : usual;
+}
+
+/* to: of each pixel and its four neighbours, whether any has this value. */
+static void spread_value(bool *to, const bool *from, bool value)
+{
+    for (int i = 0; i < PIXELS; i++) {
+        const int x = i % SIZE, y = i / SIZE;
+        to[i] = from[i] == value || (x > 0 && from[i - 1] == value) ||
+                (x < SIZE - 1 && from[i + 1] == value) || (y > 0 && from[i - SIZE] == value) ||
+                (y < SIZE - 1 && from[i + SIZE] == value);
+    }
+}
+
+/* e->mask without lines of one or two pixels, where an object is as bright as what is behind it. */
+static void close_lines(eye *e)
+{
+    spread_value(e->other_mask, e->mask, true);
+    spread_value(e->mask, e->other_mask, false);
+    for (int i = 0; i < PIXELS; i++)
+        e->mask[i] = !e->mask[i];
 }
 
 /* Marks the patch of pixel `first` with `name`. Returns its size. */
@@ -198,14 +284,19 @@ static int spread(eye *e, int first, int name)
     return all;
 }
 
-/* e->mask: the largest connected patch of what differs from the background. Returns the light. */
-static float find_object(eye *e, bool night)
+/* e->mask: the largest connected patch of what differs from the background. */
+static void find_object(eye *e)
 {
-    const float light = light_of(e->scratch, e->frame, e->back, PIXELS);
     int names = 0, best = 0;
     e->count = 0;
+    if (e->sight.pale) take_dusk_off(e);
+    find_behind(e);
+    if (e->sight.pale) find_least(e);
     for (int i = 0; i < PIXELS; i++)
-        e->label[i] = differs(e->frame + 3 * i, e->back + 3 * i, light, night, i) ? -1 : 0;
+        e->mask[i] = differs(e, i);
+    if (e->sight.pale) close_lines(e);
+    for (int i = 0; i < PIXELS; i++)
+        e->label[i] = e->mask[i] ? -1 : 0;
     for (int i = 0; i < PIXELS; i++) {
         if (e->label[i] >= 0) continue;
         const int n = spread(e, i, ++names);
@@ -215,7 +306,6 @@ static float find_object(eye *e, bool night)
     }
     for (int i = 0; i < PIXELS; i++)
         e->mask[i] = best && e->label[i] == best;
-    return light;
 }
 
 static void middle(const eye *e, lti_toy_spot *s)
@@ -330,16 +420,16 @@ static const char *change_of_light(const float *light, int n)
 
 enum { MAX_LOOKS = 80 }; /* steps are count / 40, rounded down */
 
-static void look(lti_toy *out, eye *e, const uint8_t *frames, int32_t count)
+static void find_motion(lti_toy *out, eye *e, const float *light, const uint8_t *frames,
+                        int32_t count, int32_t step)
 {
-    int votes[LT_COUNT(colours)] = {0}, forms[LT_COUNT(shapes)] = {0}, n = 0, lights = 0, whole = 0;
+    int votes[LT_COUNT(colours)] = {0}, forms[LT_COUNT(shapes)] = {0}, n = 0, whole = 0;
     lti_toy_spot track[MAX_LOOKS];
-    float light[MAX_LOOKS];
-    out->ground = find_ground(e, frames, count);
-    const bool night = !strcmp(out->ground, "night");
-    for (int32_t t = 0; t<count; t += count / 40> 1 ? count / 40 : 1) {
+    out->colour = out->shape = out->motion = NULL;
+    for (int32_t t = 0; t < count; t += step) {
         load(e->frame, frames + (size_t)t * PIXELS * 3);
-        light[lights++] = find_object(e, night);
+        e->sight.light = light[t / step];
+        find_object(e);
         if (e->count < 60) continue;
         lti_toy_spot *s = &track[n++];
         s->t = t;
@@ -349,11 +439,30 @@ static void look(lti_toy *out, eye *e, const uint8_t *frames, int32_t count)
         whole += s->whole;
         votes[find_colour(e)]++;
     }
-    out->light = change_of_light(light, lights);
     if (n == 0) return;
     out->colour = colours[winner(votes, LT_COUNT(votes))];
     out->shape = whole ? shapes[winner(forms, LT_COUNT(forms))] : NULL;
     out->motion = lti_toy_motion(track, n, out->shape);
+}
+
+static void look(lti_toy *out, eye *e, const uint8_t *frames, int32_t count)
+{
+    const int32_t step = count / 40 > 1 ? count / 40 : 1;
+    float light[MAX_LOOKS];
+    int lights = 0;
+    out->ground = find_ground(e, frames, count);
+    for (int32_t t = 0; t < count; t += step) {
+        load(e->frame, frames + (size_t)t * PIXELS * 3);
+        light[lights++] = light_of(e->scratch, e->frame, e->back, PIXELS);
+    }
+    out->light = change_of_light(light, lights);
+    e->sight = (sight){.night = !strcmp(out->ground, "night"),
+                       .floor = !strcmp(out->ground, "checker") || !strcmp(out->ground, "grass"),
+                       .rises = !strcmp(out->light, "sunrise")};
+    find_motion(out, e, light, frames, count, step);
+    if (!out->colour || strcmp(out->colour, colours[WHITE]) != 0) return;
+    e->sight.pale = true;
+    find_motion(out, e, light, frames, count, step);
 }
 
 lt_status lti_toy_read(lti_toy *out, lt_ctx *ctx, const uint8_t *frames, int32_t count)

@@ -20,6 +20,12 @@ static inline float toy_clip(float x)
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
+/* From 0 to 1, fastest at first. */
+static inline float toy_ease(float u)
+{
+    return 1 - (1 - toy_clip(u)) * (1 - toy_clip(u));
+}
+
 static inline bool toy_is(const char *word, const char *name)
 {
     return !strcmp(word, name);
@@ -41,8 +47,7 @@ static inline void toy_state(const toy_scene *s, float t, float *x, float *y, fl
         const float p = s->y + (toy_is(m, "up") ? -v : v) * t + s->radius;
         *y = p - span * floorf(p / span) - s->radius;
     } else if (toy_is(m, "grow") || toy_is(m, "shrink")) {
-        float k = toy_clip(t * v / 50);
-        k = k * k * (3 - 2 * k);
+        const float k = toy_ease(t * v / 50);
         const float small = 12 + 0.15f * (*r - 18), big = 28 + 0.4f * (*r - 18);
         *r = small + (big - small) * (toy_is(m, "grow") ? k : 1 - k);
     } else if (toy_is(m, "bounce")) {
@@ -59,8 +64,7 @@ static inline void toy_state(const toy_scene *s, float t, float *x, float *y, fl
 
 static inline float toy_light(const toy_scene *s, float t)
 {
-    float k = toy_clip(t * s->speed / 60);
-    k = k * k * (3 - 2 * k);
+    const float k = toy_ease(t * s->speed / 60);
     if (toy_is(s->is.light, "darkens")) return 1 - 0.68f * k;
     return toy_is(s->is.light, "sunrise") ? 0.36f + 0.64f * k : 1;
 }

@@ -51,7 +51,7 @@ static const struct {
       1.12249f,
       -1,
       2},
-     {"grass", "green", "ring", "orbit", "sunrise"}},
+     {"grass", "green", "ring", "up", "sunrise"}},
     {{{"night", "turquoise", "triangle", "down", "steady"},
       21.7683f,
       53.9079f,
@@ -204,7 +204,7 @@ static const struct {
       1.15185f,
       1,
       3},
-     {"plain", "white", "square", "up", "sunrise"}},
+     {"plain", "white", "star", "up", "sunrise"}},
 };
 
 enum { FRAMES = 41 };

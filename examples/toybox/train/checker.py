@@ -4,7 +4,7 @@ A program, not a network: the background is found by its colours far from the ob
 it, its outline gives the shape, its path, size and angle over time the motion. Used on rendered clips (it must be
 nearly always right there) and on generated ones.
 
-python checker.py [count]      accuracy on the generator's own clips
+python checker.py [count [frames [seed]]]      accuracy on the generator's own clips
 """
 import sys
 
@@ -53,20 +53,56 @@ def _hue_sat(c):
 _HUES = {n: float(_hue_sat(np.array(c))[0]) for n, c in world.COLOURS.items() if n != "white"}
 
 
-def _mask(frame, back, night):
+def _light(frame, back):
+    return np.clip(np.median(frame.sum(-1) / np.maximum(back.sum(-1), 0.05)), 0.1, 1.2)
+
+
+def _without_dusk(frame, light, back):
+    """The frame without the blue of dusk, and its light."""
+    frame = frame - (1 - min(light, 1)) * back.mean() * np.array((0.00, 0.012, 0.05), np.float32)
+    return frame, _light(frame, back)
+
+
+def _with_glow(want, light):
+    """The sky around the risen sun is on its way to the sun's colour."""
+    k = np.clip((light - 0.36) / 0.64, 0, 1)
+    glow = 0.35 * np.clip(3 * k, 0, 1) * np.exp(-((world._X - 28) ** 2 + (world._Y - 70 + 46 * k) ** 2) / 26 ** 2)
+    return want + (np.array((1.0, 0.90, 0.55), np.float32) * light - want) * glow[..., None]
+
+
+def _mask(frame, back, light, g, rises, pale):
     """Pixels of the object: the largest connected patch that differs from the background. At night the object alone is lit, and
-    what is nearly black has a chroma of chance."""
-    tol, dark = (0.16, 0.40) if night else (0.10, 0.12)
-    light = np.clip(np.median(frame.sum(-1) / np.maximum(back.sum(-1), 0.05)), 0.1, 1.2)
-    want = back * light
+    what is nearly black has a chroma of chance. rises: the sun does. pale: the object is white, so that its brightness has to
+    tell it from what is nearly white too."""
+    tol, dark = (0.16, 0.40) if g == "night" else (0.10, 0.12)
+    want = _with_glow(back * light, light) if rises else back * light
     a, b = (v / np.maximum(v.sum(-1, keepdims=True), dark) for v in (frame, want))
     chroma = np.abs(a - b).sum(-1)
     bright = np.abs(frame - want).sum(-1) / np.maximum(light, 0.3)
+    lighter = frame.sum(-1) > want.sum(-1)
     # A shadow is darker with the same chroma; the object is not. The sun is a pale yellow disc on a known path.
-    hit = (chroma > tol) | (bright > 0.30) & (frame.sum(-1) > want.sum(-1)) | (bright > 0.55) & (chroma > tol / 2)
+    hit = (chroma > tol) | (bright > 0.30) & lighter | (bright > 0.55) & (chroma > tol / 2)
+    if pale and g != "night":  # shadows lie on the floor
+        shade = lighter | (world._Y < 96) if g in ("checker", "grass") else True
+        hit |= (bright > np.clip(4 * np.median(bright), 0.10, 0.30)) & shade
     h, sat = _hue_sat(frame)
     sun = (np.abs(world._X - 28) < 40) & (h > 25) & (h < 65) & (sat > 0.15) & (sat < 0.62) & (world._Y < 96)
-    return _largest(hit & ~sun), light
+    return _largest(_closed(hit & ~sun) if pale else hit & ~sun)
+
+
+def _spread(hit):
+    """With the four neighbours of each pixel."""
+    out = hit.copy()
+    out[1:] |= hit[:-1]
+    out[:-1] |= hit[1:]
+    out[:, 1:] |= hit[:, :-1]
+    out[:, :-1] |= hit[:, 1:]
+    return out
+
+
+def _closed(hit):
+    """Without lines of one or two pixels where an object is as bright as what is behind it."""
+    return ~_spread(~_spread(hit))
 
 
 def _largest(hit):
@@ -127,11 +163,22 @@ def read(clip):
     """clip [T,H,W,3] in 0..1 -> dict with ground, colour, shape, motion, light (None where nothing was found)."""
     g, place = ground(clip)
     back = world.background({"ground": g, "seed": place})
-    step = max(1, len(clip) // 40)
-    shapes, colours, track, lights = [], [], [], []
-    for t in range(0, len(clip), step):
-        m, light = _mask(clip[t], back, g == "night")
-        lights.append(light)
+    times = range(0, len(clip), max(1, len(clip) // 40))
+    lights = [_light(clip[t], back) for t in times]
+    k = max(1, len(lights) // 5)
+    change = np.mean(lights[-k:]) / max(np.mean(lights[:k]), 1e-3)
+    light = "darkens" if change < 0.8 else "sunrise" if change > 1.25 else "steady"
+    found = _object(clip, times, lights, back, g, light == "sunrise", False)
+    if found["colour"] == "white":
+        found = _object(clip, times, lights, back, g, light == "sunrise", True)
+    return {"ground": g, **found, "light": light}
+
+
+def _object(clip, times, lights, back, g, rises, pale):
+    shapes, colours, track = [], [], []
+    for t, light in zip(times, lights):
+        frame, light = _without_dusk(clip[t], light, back) if pale else (clip[t], light)
+        m = _mask(frame, back, light, g, rises, pale)
         if m.sum() < 60:
             continue
         whole = _inside(m)
@@ -140,21 +187,17 @@ def read(clip):
         track.append((t, x.mean(), y.mean(), np.sqrt(m.sum()), phase, whole))
         if whole:
             shapes.append(s)
-        inner = clip[t][m]
-        h, sat = _hue_sat(inner)
+        h, sat = _hue_sat(frame[m])
         if np.median(sat) < 0.22:
             colours.append("white")
         else:
             hue = np.angle(np.exp(1j * np.deg2rad(h[sat > 0.3])).mean() if (sat > 0.3).any() else 1)
             gap = {n: abs((np.rad2deg(hue) - v + 180) % 360 - 180) for n, v in _HUES.items()}
             colours.append(min(gap, key=gap.get))
-    k = max(1, len(lights) // 5)
-    change = np.mean(lights[-k:]) / max(np.mean(lights[:k]), 1e-3)
-    light = "darkens" if change < 0.8 else "sunrise" if change > 1.25 else "steady"
     if not track:
-        return {"ground": g, "colour": None, "shape": None, "motion": None, "light": light}
-    return {"ground": g, "colour": _vote(colours), "shape": _vote(shapes) if shapes else None,
-            "motion": _motion(np.array(track, float), _vote(shapes) if shapes else None), "light": light}
+        return {"colour": None, "shape": None, "motion": None}
+    shape = _vote(shapes) if shapes else None
+    return {"colour": _vote(colours), "shape": shape, "motion": _motion(np.array(track, float), shape)}
 
 
 def _motion(tr, shape):
@@ -211,7 +254,8 @@ def _swings(v):
 
 def main():
     count, length = int(sys.argv[1]) if len(sys.argv) > 1 else 100, int(sys.argv[2]) if len(sys.argv) > 2 else 81
-    rng, right, wrong = np.random.default_rng(31), {}, []
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else 31
+    rng, right, wrong = np.random.default_rng(seed), {}, []
     for _ in range(count):
         s = world.sample_scene(rng, held=None)
         got = read(world.render(s, range(length)))
