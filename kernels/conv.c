@@ -1,6 +1,6 @@
 /* conv.c: a convolution as a sum over its taps of shifted matrix products. Taps of absent frames are left out, which
  * changes no bit: they would add zeros. */
-#include "kernels/gemm.h"
+#include "kernels/winograd.h"
 
 /* Three neighbours in a row at a time, all from the same column on? Then the weight's triple serves, if it has one. */
 static void take_triple(lti_gemm *g)
@@ -46,10 +46,11 @@ lt_status lti_conv_gemm(lt_dev *dev, const lt_conv_args *a)
         g.tap[g.ntaps] = a->tap[i];
         g.tap_index[g.ntaps++] = i;
     }
-    if (g.ntaps % 3 == 0) take_triple(&g);
     g.out = (char *)a->out.data +
             lti_image_at(&a->out, a->out_y, a->out_x) * (int64_t)lt_dtype_size(a->out.dtype);
     if (a->residual.data)
         g.res = (const float *)a->residual.data + lti_image_at(&a->residual, a->out_y, a->out_x);
+    if (lti_wino_serves(&g, a->in.h, a->in.w)) return lti_wino_run(dev, &g);
+    if (g.ntaps % 3 == 0) take_triple(&g);
     return lti_gemm_run(dev, &g);
 }

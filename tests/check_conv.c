@@ -185,6 +185,51 @@ static void check_frames(lt_check *t)
             }
 }
 
+/* A call that covers fewer rows and columns writes the same bits over those of a whole one. */
+static void compare_part(lt_check *t, const shape *s)
+{
+    data d = make(t, s);
+    lt_conv_args a = args(&d, s, LT_DEV);
+    LT_CHECK_OK(t, lt_conv(t->dev, &a));
+    LT_CHECK_OK(t, lt_dev_download(t->dev, d.want.host, d.got.dev,
+                                   (size_t)d.got.n * lt_dtype_size(s->out)));
+    a.rows--;
+    a.cols--;
+    LT_CHECK_OK(t, lt_conv(t->dev, &a));
+    lt_check_same(t, "part", d.got, d.want);
+    lt_weight_destroy(t->many, &d.w);
+}
+
+/* Winograd's tiles of two by two: odd sides, several groups of channels, panels and blocks, all narrow and wide ones. */
+static void check_winograd(lt_check *t)
+{
+    static const int32_t hw[][2] = {{8, 8},  {9, 9},   {1, 64},  {64, 1},  {2, 37},
+                                    {7, 11}, {3, 203}, {31, 33}, {12, 29}, {5, 390}};
+    static const int32_t cs[][2] = {{8, 32}, {9, 33}, {70, 65}, {103, 130}, {131, 40}, {24, 97}};
+    unsigned turn = 0;
+    for (size_t i = 0; i < LT_COUNT(hw); i++)
+        for (size_t j = 0; j < LT_COUNT(cs); j++, turn++) {
+            if ((int64_t)hw[i][0] * hw[i][1] * cs[j][0] * cs[j][1] > 1500000) continue;
+            shape s = {.kind = turn % 3 ? CONV_3X3X3 : CONV_3X3,
+                       .h = hw[i][0],
+                       .w = hw[i][1],
+                       .cin = cs[j][0],
+                       .cout = cs[j][1],
+                       .in = types[turn % 2],
+                       .out = types[turn / 2 % 2],
+                       .null_frames = (int)(turn % 5 % 3),
+                       .residual = (int)(turn % 7 % 3)};
+            if (s.residual == 2 && s.out != LT_F32) s.residual = 1;
+            if (!lt_check_begin(t, "conv_winograd_%s_%s_%s_%dx%d_%d_%d", kind_name[s.kind],
+                                lt_dtype_name(s.in), lt_dtype_name(s.out), s.w, s.h, s.cin, s.cout))
+                continue;
+            compare(t, &s);
+            if (j > 1) continue;
+            s.residual = 0;
+            compare_part(t, &s);
+        }
+}
+
 static void check_arguments(lt_check *t)
 {
     const shape s = {
@@ -271,6 +316,7 @@ void lt_check_conv(lt_check *t)
 {
     check_edges(t);
     check_frames(t);
+    check_winograd(t);
     check_arguments(t);
     check_real(t);
 }
