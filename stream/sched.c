@@ -246,6 +246,7 @@ static lt_status work(lti_sched *s, lti_task *t)
     lt_status st = LT_OK;
     t->turn = ++s->turns;
     t->busy = true;
+    t->yielded = lti_now();
     if (!t->opened) {
         t->opened = true;
         st = t->ops->open(t, s->net, s->thread.ctx);
@@ -285,7 +286,8 @@ static void run_tasks(lti_sched *s)
     }
 }
 
-/* One of those that cannot wait while t is in its step. Two that take long would wait for each other's end: only a job lets in one. */
+/* One of those that cannot wait while t is in its step. Two that take long would wait for each other's end: only a job lets in one.
+ * Of those that draw blocks like t each has one turn before t goes on: whoever begins last would have them all. */
 static lti_task *choose_urgent(lti_sched *s, const lti_task *t)
 {
     lti_task *best = NULL;
@@ -293,6 +295,7 @@ static lti_task *choose_urgent(lti_sched *s, const lti_task *t)
     for (lti_task *other = s->active; other; other = other->next) {
         double wait;
         if (!other->live || other->busy || (t->live && other->slow)) continue;
+        if (t->live && !t->slow && other->turn > t->turn) continue;
         const double due = other->ops->due(other, &wait);
         if (!(due < least) && !(best && due == least && other->turn < best->turn)) continue;
         best = other;
@@ -303,7 +306,7 @@ static lti_task *choose_urgent(lti_sched *s, const lti_task *t)
 
 void lti_sched_yield(lti_sched *s, lti_task *t)
 {
-    const double now = lti_now(), share = t->yielded > 0 ? now - t->yielded : 0;
+    const double now = lti_now(), share = now - t->yielded;
     for (;;) {
         pthread_mutex_lock(&s->thread.lock);
         lti_task *stopped = s->quit ? NULL : find_stopped(s),

@@ -200,7 +200,7 @@ def forms(server):
 
 
 def refusals(server):
-    for fields, param in (({"prompt": None}, "prompt"), ({"num_frames": 42}, "num_frames"), ({"size": "63x64"}, "size"), ({"size": "64x64", "width": 128}, "size"), ({"size": "16384x16384", "mode": "clip", "cache": None, "num_frames": 4093}, "size"), ({"seconds": "x"}, "seconds"),
+    for fields, param in (({"prompt": None}, "prompt"), ({"num_frames": 42}, "num_frames"), ({"size": "63x64"}, "size"), ({"size": "64x64", "width": 128}, "size"), ({"size": "16384x16384", "mode": "clip", "cache": None, "num_frames": 481}, "size"), ({"seconds": "x"}, "seconds"),
                           ({"seconds": "1e9", "num_frames": None}, "seconds"), ({"colour": 1}, "colour"), ({"prompt": "a\x07b"}, "prompt"), ({"fps": 0}, "fps"),
                           ({"input_reference": "https://example.com/x.png"}, "input_reference"), ({"input_reference": {"file_id": "x"}}, "input_reference"),
                           ({"extra_body": 1}, "extra_body")):
