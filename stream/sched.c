@@ -347,19 +347,17 @@ static void *device_thread(void *arg)
 {
     lti_sched *s = arg;
     const lt_status st = load(s);
-    s->o.ready(s->o.user, st, st < 0 ? lt_error(s->thread.ctx) : "");
+    uint64_t memory = s->o.memory;
+    if (st == LT_OK && !memory) memory = free_memory(s);
+    pthread_mutex_lock(&s->thread.lock);
     if (st == LT_OK) {
-        const uint64_t memory = s->o.memory ? s->o.memory : free_memory(s);
-        pthread_mutex_lock(&s->thread.lock);
         s->state.memory = memory;
         s->loaded = true;
         let_in(s);
-        pthread_mutex_unlock(&s->thread.lock);
-    } else {
-        pthread_mutex_lock(&s->thread.lock);
+    } else
         s->quit = true; /* nothing will ever run */
-        pthread_mutex_unlock(&s->thread.lock);
-    }
+    pthread_mutex_unlock(&s->thread.lock);
+    s->o.ready(s->o.user, st, st < 0 ? lt_error(s->thread.ctx) : "");
     run_tasks(s);
     lt_model_close(&s->net);
     lt_dev_destroy(&s->dev);
