@@ -188,7 +188,7 @@ const handlers = {
     if (!state.owner) return; // somebody else's order
     state.pendingPrompt = null;
     showPrompts(state.prompts);
-    alertUser(WORDS[m.code] || "That was not possible: " + m.code);
+    alertUser(WORDS[m.code] || "That was not possible: " + (m.message || m.code) + ".");
   },
   dropped(m) {
     state.dropped += m.frames;
