@@ -370,8 +370,9 @@ lt_status lti_bench_attention(lt_ctx *ctx, const lti_settings *set)
     b.n = lt_grid_tokens(b.grid);
     b.cols = (int64_t)b.heads * HEAD_DIM;
     LT_TRY(lti_device_open(&b.dev, ctx, set));
-    json_t *machine =
-        lti_peak_json(b.dev, set->dtype == LTI_DTYPE_F32 ? LT_F32 : LT_BF16, 300, &b.peak);
+    lt_peak peak;
+    json_t *machine = lti_peak_json(b.dev, 300, &peak);
+    b.peak = lt_peak_of(&peak, set->dtype == LTI_DTYPE_F32 ? LT_F32 : LT_BF16, false);
     lt_status s = prepare(&b, set);
     if (s == LT_OK) {
         print_header(&b);

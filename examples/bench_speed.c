@@ -28,7 +28,8 @@ typedef struct speed {
     lt_ctx *ctx;
     lt_session_options opt;
     samples steps;
-    double text[100], decode[100], peak[100];
+    double text[100], decode[100];
+    lt_peak peak[100];
     json_t *machine,
         *memory; /* what the peak was made of at the last moment; memory of the first run */
     lt_session_report report;
@@ -68,33 +69,36 @@ static json_t *row(const char *what, double seconds, double flops, double peak)
 static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, const char *model,
                              const lt_model_info *info)
 {
-    double peak = 0;
+    double peak = 0, conv_peak = 0;
     const lt_session_report *r = &b->report;
     json_t *rows = json_array();
     const size_t repeat = (size_t)set->repeat;
-    for (int i = 0; i < set->repeat; i++)
-        peak += b->peak[i] / set->repeat;
+    for (int i = 0; i < set->repeat; i++) {
+        peak += lt_peak_of(&b->peak[i], info->dtype, false) / set->repeat;
+        conv_peak += lt_peak_of(&b->peak[i], info->dtype, true) / set->repeat;
+    }
     printf("%s (%s): %dx%d, %d frames, %" PRId64 " tokens, %s, %s, %d threads\n", model,
            info->family, b->opt.width, b->opt.height, b->opt.num_frames, r->tokens,
            lt_dtype_name(info->dtype), lt_dev_isa(dev), lt_dev_threads(dev));
-    printf("peak, mean after the runs: %.1f GFLOP/s\n", peak / 1e9);
+    printf("peak, mean after the runs: %.1f GFLOP/s, of convolutions %.1f\n", peak / 1e9,
+           conv_peak / 1e9);
     json_array_append_new(rows, row("prompt", lti_median(b->text, repeat), 0, peak));
     const double steps = r->blocks ? (double)r->blocks : r->dit_passes;
     json_array_append_new(rows, row(r->blocks ? "transformer, one block" : "transformer, one pass",
                                     lti_median(b->steps.step, (size_t)b->steps.steps),
                                     steps > 0 ? r->dit_flops / steps : 0, peak));
     json_array_append_new(
-        rows, row("decoding, all frames", lti_median(b->decode, repeat), r->vae_flops, peak));
+        rows, row("decoding, all frames", lti_median(b->decode, repeat), r->vae_flops, conv_peak));
     const double mib = 1 << 20;
     printf("memory: %.1f MiB of tensors at most, %.1f MiB of the process\n",
            (double)json_integer_value(json_object_get(b->memory, "peak_total")) / mib,
            (double)json_integer_value(json_object_get(b->memory, "process_peak")) / mib);
     json_t *all =
-        json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:s, s:f, s:O, s:O, s:o}", "model", model,
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:s, s:f, s:f, s:O, s:O, s:o}", "model", model,
                   "family", info->family, "width", b->opt.width, "height", b->opt.height,
                   "num_frames", b->opt.num_frames, "tokens", (json_int_t)r->tokens, "dtype",
-                  lt_dtype_name(info->dtype), "mean_peak_flops", peak, "machine_peak", b->machine,
-                  "memory_bytes", b->memory, "parts", rows);
+                  lt_dtype_name(info->dtype), "mean_peak_flops", peak, "mean_conv_peak_flops",
+                  conv_peak, "machine_peak", b->machine, "memory_bytes", b->memory, "parts", rows);
     const lt_status s = set->json_file ? lti_json_write(b->ctx, set->json_file, all) : LT_OK;
     json_decref(all);
     return s;
@@ -127,7 +131,7 @@ static lt_status measure(speed *b, lt_dev *dev, const lti_settings *set,
         s = run_once(b, model, interrupt, i);
         if (!b->memory) b->memory = lti_memory_json(dev); /* before the peak takes its own */
         json_decref(b->machine);
-        b->machine = lti_peak_json(dev, info.dtype, 300, &b->peak[i]);
+        b->machine = lti_peak_json(dev, 300, &b->peak[i]);
     }
     if (s == LT_OK) s = print_table(b, dev, set, lti_base_name(options->path), &info);
     json_decref(b->machine);
@@ -138,11 +142,11 @@ static lt_status measure(speed *b, lt_dev *dev, const lti_settings *set,
 
 /* ---- one network alone ---- */
 
-static double burst(const json_t *machine, lt_dtype dtype)
+static double burst(const lt_peak *p, lt_dtype dtype, bool conv)
 {
-    const double fma = json_real_value(json_object_get(machine, "f32_fma_burst_flops")),
-                 dot = json_real_value(json_object_get(machine, "bf16_dot_burst_flops"));
-    return dtype != LT_F32 && dot > fma ? dot : fma;
+    const lt_peak best = {
+        .fma_flops = p->fma_burst, .dot_flops = p->dot_burst, .half_flops = p->half_burst};
+    return lt_peak_of(&best, dtype, conv);
 }
 
 typedef lt_status bench_fn(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt);
@@ -161,9 +165,9 @@ static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, cons
                                    : set->cache                                        ? set->cache
                                                 : "self-forcing",
                           .passes = set->repeat};
-    double last;
+    lt_peak last;
     LT_TRY(fn(&r, dev, &o));
-    json_t *machine = lti_peak_json(dev, dtype, 300, &last);
+    json_t *machine = lti_peak_json(dev, 300, &last);
     printf("%s: %dx%d, ", lti_base_name(path), o.width, o.height);
     if (o.cache)
         printf("a block of %s with a full window, ", o.cache);
@@ -172,7 +176,7 @@ static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, cons
     printf("%s; weights %.1f MiB, at most %.1f MiB\n", lt_dtype_name(o.dtype),
            (double)r.weight_bytes / (1 << 20), (double)r.peak_bytes / (1 << 20));
     printf("peak, mean of those between the passes: %.1f GFLOP/s (at its best millisecond %.1f)\n",
-           1e-9 * r.peak_flops, 1e-9 * burst(machine, dtype));
+           1e-9 * r.peak_flops, 1e-9 * burst(&last, dtype, fn != lt_bench_dit));
     json_t *figures = row(what, r.seconds, r.flops, r.peak_flops);
     json_object_set_new(figures, "peak_flops", json_real(r.peak_flops));
     json_object_set_new(figures, "machine_peak", machine);

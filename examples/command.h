@@ -204,7 +204,7 @@ LT_MUST_USE lt_status lti_json_check(lt_ctx *ctx, const char *path, bool overwri
 LT_MUST_USE lt_status lti_json_write(lt_ctx *ctx, const char *path, const json_t *value);
 /* {"live": ..., "peak": ..., "by_tag": {...}, "process_peak": ...}, bytes. */
 json_t *lti_memory_json(const lt_dev *dev);
-/* What this machine sustains over ms milliseconds, as lt_peak; *peak: FLOP/s for the compute type. */
-json_t *lti_peak_json(lt_dev *dev, lt_dtype dtype, int ms, double *peak);
+/* What this machine sustains over ms milliseconds, also as JSON. */
+json_t *lti_peak_json(lt_dev *dev, int ms, lt_peak *peak);
 
 #endif

@@ -77,13 +77,13 @@ json_t *lti_memory_json(const lt_dev *dev)
                      (json_int_t)m.alloc_calls);
 }
 
-json_t *lti_peak_json(lt_dev *dev, lt_dtype dtype, int ms, double *peak)
+json_t *lti_peak_json(lt_dev *dev, int ms, lt_peak *peak)
 {
-    const lt_peak p = lt_peak_measure(dev, ms);
-    *peak = dtype != LT_F32 && p.dot_flops > p.fma_flops ? p.dot_flops : p.fma_flops;
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:s, s:i}", "f32_fma_flops", p.fma_flops,
-                     "bf16_dot_flops", p.dot_flops, "f32_fma_burst_flops", p.fma_burst,
-                     "bf16_dot_burst_flops", p.dot_burst, "copy_bytes", p.copy_bytes, "isa",
+    const lt_peak p = *peak = lt_peak_measure(dev, ms);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i}", "f32_fma_flops", p.fma_flops,
+                     "bf16_dot_flops", p.dot_flops, "f16_fma_flops", p.half_flops,
+                     "f32_fma_burst_flops", p.fma_burst, "bf16_dot_burst_flops", p.dot_burst,
+                     "f16_fma_burst_flops", p.half_burst, "copy_bytes", p.copy_bytes, "isa",
                      lt_dev_isa(dev), "threads", lt_dev_threads(dev));
 }
 
@@ -111,10 +111,11 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
 {
     const lt_session_report *r = &j->report;
     const lt_estimate *e = &j->estimate;
-    double peak;
+    const lt_dtype type = j->info->dtype;
+    lt_peak peak;
     json_t *memory = lti_memory_json(j->dev); /* before the peak takes its own */
     json_t *pace = lti_pace_json(&j->pace);
-    json_t *machine = lti_peak_json(j->dev, j->info->dtype, 30, &peak);
+    json_t *machine = lti_peak_json(j->dev, 30, &peak);
     json_t *blocks =
         json_pack("{s:I, s:f, s:I, s:o, s:O*, s:o*}", "count", (json_int_t)r->blocks, "seconds_max",
                   r->block_seconds_max, "cache_bytes", (json_int_t)r->cache_bytes, "cache",
@@ -134,9 +135,10 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
         "attention_density", r->attention_density, "sparse_density", r->sparse_density,
         "planning_seconds", r->planning_seconds, "tokens", (json_int_t)r->tokens, "seconds",
         "total", r->total_seconds, "first_frame", r->first_frame_seconds, "text", r->text_seconds,
-        "denoise", rate_json(r->denoise_seconds, r->dit_flops, peak), "decode",
-        rate_json(r->decode_seconds, r->vae_flops, peak), "blocks", blocks, "passes", passes,
-        "memory_bytes", memory, "estimate_bytes", estimate, "machine_peak", machine);
+        "denoise", rate_json(r->denoise_seconds, r->dit_flops, lt_peak_of(&peak, type, false)),
+        "decode", rate_json(r->decode_seconds, r->vae_flops, lt_peak_of(&peak, type, true)),
+        "blocks", blocks, "passes", passes, "memory_bytes", memory, "estimate_bytes", estimate,
+        "machine_peak", machine);
     if (j->drift)
         json_object_set_new(
             report, "drift",

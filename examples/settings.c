@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char devices[] = "auto|cpu|cuda", isas[] = "auto|ref|portable|avx2|avx512|avx512bf16";
+static const char devices[] = "auto|cpu|cuda", isas[] = "auto|ref|portable|avx2|avx512|avx512bf16|avx512fp16";
 
 #define AT(field) offsetof(lti_settings, field)
 #define VIDEO (LTI_RENDER | LTI_BATCH | LTI_ITEM)
@@ -195,7 +195,7 @@ const char *lti_device_name(const lti_settings *s)
 
 const char *lti_isa_word(const lti_settings *s)
 {
-    static const char *const names[] = {"auto", "ref", "portable", "avx2", "avx512", "avx512bf16"};
+    static const char *const names[] = {"auto", "ref", "portable", "avx2", "avx512", "avx512bf16", "avx512fp16"};
     return names[s->isa];
 }
 

@@ -4,7 +4,7 @@
  * into steps. attention_body.h is the arithmetic of a step, written once for any vector width; attention_<isa>.c gives
  * it vectors.
  *
- * Layouts, in words of 4 bytes: one f32, or two bf16 that are neighbours along the sum (`pairs`).
+ * Layouts, in words of 4 bytes: one f32, or two bf16 or f16 that are neighbours along the sum (`pairs`).
  *     Q of `rows` rows     [head words][q_stride]
  *     K panel of `keys`    [head words][keys]
  *     V panel of `keys` columns, all keys of the head  [key words][keys]
@@ -30,7 +30,8 @@ enum {
 #define LTI_EXP2_4 0.009671509265899658f
 #define LTI_EXP2_5 0.001326470053754747f
 
-typedef float lti_word __attribute__((may_alias)); /* 4 bytes in memory: an f32, or two bf16 */
+typedef float lti_word
+    __attribute__((may_alias)); /* 4 bytes in memory: an f32, or two bf16 or f16 */
 
 /* Keys [key, key + n): their weights stand in columns `col` on. */
 typedef struct lti_attn_part {
@@ -51,7 +52,7 @@ typedef struct lti_attn_rows {
 
 typedef struct lti_attn_isa {
     int rows, q_stride, keys;
-    bool pairs; /* words are two bf16 */
+    bool pairs, half; /* words are two bf16; or two f16 */
     /* n rows of src become columns 0..n-1 of dst [words][stride], columns up to `stride` zero. */
     void (*pack_rows)(void *dst, int stride, const void *src, lt_dtype t, int64_t ld, int n,
                       int dim);
@@ -80,11 +81,13 @@ typedef struct lti_attn_isa {
 
 extern const lti_attn_isa lti_attn_portable;
 #if defined(__x86_64__)
-extern const lti_attn_isa lti_attn_avx2, lti_attn_avx512, lti_attn_avx512bf16;
+extern const lti_attn_isa lti_attn_avx2, lti_attn_avx512, lti_attn_avx512bf16, lti_attn_avx512fp16;
 #endif
 
 /* Shapes, types, and that the plan stays inside lq and lk: one pass over its runs, so that a plan made for other sizes
  * is a message and not a read past the keys. */
 LT_MUST_USE lt_status lti_check_attention(lt_dev *dev, const lt_attention_args *a);
+/* Whether f16 holds q, listed keys and values (bf16), and sums of 32 of their products: attention_fits.c. */
+LT_MUST_USE lt_status lti_attn_fits(bool *fits, lt_dev *dev, const lt_attention_args *a);
 
 #endif

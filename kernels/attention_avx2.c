@@ -6,6 +6,7 @@
 #define VW 8
 #define MR 6
 #define PAIRS 0
+#define HALF 0
 typedef __m256 vf;
 
 static inline vf vf_load(const lti_word *p)

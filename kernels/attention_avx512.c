@@ -6,6 +6,7 @@
 #define VW 16
 #define MR 14
 #define PAIRS 0
+#define HALF 0
 typedef __m512 vf;
 
 #include "kernels/attention_avx512.h"

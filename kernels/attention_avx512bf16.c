@@ -8,6 +8,7 @@
 #define VW 16
 #define MR 14
 #define PAIRS 1
+#define HALF 0
 typedef __m512 vf;
 
 #include "kernels/attention_avx512.h"

@@ -1,10 +1,12 @@
 /* attention_body.h: the arithmetic of attention for one instruction set. Included by attention_<isa>.c, which defines
- *     vf, VW       a vector of VW floats;  MR rows of a row block, PAIRS 0 or 1
+ *     vf, VW       a vector of VW floats;  MR rows of a row block, PAIRS 0 or 1, HALF 1 where the pairs are f16
  *     vf_load vf_store vf_set1 vf_add vf_sub vf_mul vf_max vf_fma(a, b, c) = a*b + c
  *     vf_top       largest lane;  vf_exp2 for x <= 0: error under 2e-7, 2^x at least 2^-126 for any smaller x
  *     vf_word      a word in all lanes;  vf_dot(acc, a, b) = acc + a . b, by word
  *     pack_block   VW rows at a time of pack_rows; false: not for this shape
- *     put_weights  one vector of weights into its place in p (PAIRS)
+ *     put_weights  two vectors of weights into their place in p (PAIRS)
+ *     pack_pairs   a word of two keys for every column of a panel, from the first key's row of bf16 on; ld 0: there is no second (HALF)
+ *     vf_total     sums of vf_dot as f32, by word, and RUN, the most words of one (HALF)
  * Two vectors wide everywhere: a register block of MR x 2 vectors needs MR + 2 loads for 2 MR multiply-adds.
  * A step is summed from zero and then added to what was there: added key by key, 32,760 weights of one sign would lose four
  * digits in f32. All sums of a row depend on its list of keys only: not on its neighbours, its tile or the threads.
@@ -19,6 +21,9 @@ enum {
     WORD_ITEMS = PAIRS ? 2 : 1,
     Q_STRIDE = (MR + VW - 1) / VW * VW,
     P_LD = PAIRS ? LTI_ATTN_STEP / 2 + 16 : LTI_ATTN_LD,
+#if !HALF
+    RUN = 1 << 30,
+#endif
     FEW = MR > 8
               ? 8
               : MR / 2 /* rows of the last block of a tile, when it has no more: 120 = 8 x 14 + 8 */
@@ -26,10 +31,14 @@ enum {
 
 static inline void put_word(void *dst, int64_t item, float x)
 {
+#if HALF
+    ((uint16_t *)dst)[item] = _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
+#else
     if (PAIRS)
         ((uint16_t *)dst)[item] = lti_f32_to_bf16(x);
     else
         ((float *)dst)[item] = x;
+#endif
 }
 
 static void pack_rows(void *dst, int stride, const void *src, lt_dtype t, int64_t ld, int n,
@@ -53,6 +62,15 @@ static void pack_rows(void *dst, int stride, const void *src, lt_dtype t, int64_
 static void pack_values(void *dst, int64_t panel_words, const void *src, lt_dtype t, int64_t ld,
                         int64_t key, int n, int dim)
 {
+#if HALF
+    if (t == LT_BF16 && key % 2 == 0) {
+        for (int k = 0; k < n; k += 2)
+            for (int c = 0; c < dim; c += NR)
+                pack_pairs((lti_word *)dst + c / NR * panel_words + (key + k) / 2 * NR,
+                           (const uint16_t *)src + (key + k) * ld + c, k + 1 < n ? ld : 0, dim - c);
+        return;
+    }
+#endif
     for (int64_t k = key; k < key + n; k++)
         for (int c0 = 0, panel = 0; c0 < dim; c0 += NR, panel++) {
             lti_word *to = (lti_word *)dst + panel * panel_words + k / WORD_ITEMS * NR;
@@ -61,6 +79,13 @@ static void pack_values(void *dst, int64_t panel_words, const void *src, lt_dtyp
                          c0 + c < dim ? lti_get(src, t, k * ld + c0 + c) : 0.0f);
         }
 }
+
+#if !HALF
+static inline vf vf_total(vf sums)
+{
+    return sums;
+}
+#endif
 
 /* The next line of what will be needed soon, into the second cache: there are always enough multiply-adds to wait on. */
 static inline void ask_for(const lti_word **line, int *left)
@@ -71,11 +96,11 @@ static inline void ask_for(const lti_word **line, int *left)
     --*left;
 }
 
-/* One panel for `rows` rows, a constant where this is called. */
+/* One panel for `rows` rows, a constant where this is called, as is `add`: s is read. */
 static inline __attribute__((always_inline)) void score_panel(float *s, const lti_word *a,
                                                               const lti_word *b, int words,
                                                               const lti_word *line, int left,
-                                                              const int rows)
+                                                              const int rows, const bool add)
 {
     vf acc[MR][2];
     for (int r = 0; r < rows; r++)
@@ -89,9 +114,10 @@ static inline __attribute__((always_inline)) void score_panel(float *s, const lt
             acc[r][1] = vf_dot(acc[r][1], x, b1);
         }
     }
-    for (int r = 0; r < rows; r++) {
-        vf_store(s + r * LTI_ATTN_LD, acc[r][0]);
-        vf_store(s + r * LTI_ATTN_LD + VW, acc[r][1]);
+    for (int r = 0; r < rows; r++, s += LTI_ATTN_LD) {
+        const vf s0 = vf_total(acc[r][0]), s1 = vf_total(acc[r][1]);
+        vf_store(s, add ? vf_add(vf_load(s), s0) : s0);
+        vf_store(s + VW, add ? vf_add(vf_load(s + VW), s1) : s1);
     }
 }
 
@@ -99,11 +125,19 @@ static void scores(float *s, const void *q, const lti_word *const *panel, int np
                    const lti_word *const *ahead, int lines, int rows)
 {
     for (int p = 0; p < npanels; p++, s += NR) {
-        const int left = ahead[p] ? lines : 0;
+        const int left = ahead[p] ? lines : 0, n = words < RUN ? words : RUN;
         if (rows > FEW)
-            score_panel(s, q, panel[p], words, ahead[p], left, MR);
+            score_panel(s, q, panel[p], n, ahead[p], left, MR, false);
         else
-            score_panel(s, q, panel[p], words, ahead[p], left, FEW);
+            score_panel(s, q, panel[p], n, ahead[p], left, FEW, false);
+        for (int w = n; w < words; w += RUN) {
+            const int m = words - w < RUN ? words - w : RUN;
+            const lti_word *a = (const lti_word *)q + w * Q_STRIDE, *b = panel[p] + w * NR;
+            if (rows > FEW)
+                score_panel(s, a, b, m, NULL, 0, MR, true);
+            else
+                score_panel(s, a, b, m, NULL, 0, FEW, true);
+        }
     }
 }
 
@@ -188,14 +222,14 @@ value_rows(float *o, const lti_word *p, const lti_word *v, int n, const float *f
     if (fade) /* unrolled whole, or gcc puts the block into memory for it */
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++, o += NR) {
-            vf_store(o, vf_fma(vf_load(o), vf_set1(fade[r]), acc[r][0]));
-            vf_store(o + VW, vf_fma(vf_load(o + VW), vf_set1(fade[r]), acc[r][1]));
+            vf_store(o, vf_fma(vf_load(o), vf_set1(fade[r]), vf_total(acc[r][0])));
+            vf_store(o + VW, vf_fma(vf_load(o + VW), vf_set1(fade[r]), vf_total(acc[r][1])));
         }
     else
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++, o += NR) {
-            vf_store(o, acc[r][0]);
-            vf_store(o + VW, acc[r][1]);
+            vf_store(o, vf_total(acc[r][0]));
+            vf_store(o + VW, vf_total(acc[r][1]));
         }
 }
 
@@ -251,8 +285,9 @@ static void values(float *o, const void *weights, const lti_attn_part *part, int
                 f = no_fade;
             }
 #endif
-            if (n >= WORD_ITEMS) {
-                value_block(o, p, from, n / WORD_ITEMS, f, v + ahead, i ? 0 : lines, rows);
+            for (int w = 0, m; w < n / WORD_ITEMS; w += m) {
+                m = n / WORD_ITEMS - w < RUN ? n / WORD_ITEMS - w : RUN;
+                value_block(o, p + w, from + w * NR, m, f, v + ahead, i || w ? 0 : lines, rows);
                 f = no_fade;
             }
         }
@@ -291,9 +326,9 @@ static void finish(void *out, lt_dtype t, int64_t ld, const float *o, const lti_
     }
 }
 
-#define LTI_ATTN_TABLE                                                                        \
-    {                                                                                         \
-        .rows = MR, .q_stride = Q_STRIDE, .keys = NR, .pairs = PAIRS, .pack_rows = pack_rows, \
-        .pack_values = pack_values, .gather = gather, .scores = scores, .shift = shift,       \
-        .softmax = softmax, .values = values, .finish = finish                                \
+#define LTI_ATTN_TABLE                                                                          \
+    {                                                                                           \
+        .rows = MR, .q_stride = Q_STRIDE, .keys = NR, .pairs = PAIRS, .half = HALF,             \
+        .pack_rows = pack_rows, .pack_values = pack_values, .gather = gather, .scores = scores, \
+        .shift = shift, .softmax = softmax, .values = values, .finish = finish                  \
     }

@@ -145,12 +145,18 @@ static bool next_step(step *s, cursor *c, int keys, bool pairs)
 
 /* ---- tasks ---- */
 
-/* One key of a head, turned: f32, or bf16 where the panels hold that. */
+/* What turned keys are held in until they are packed. */
+static lt_dtype turned_type(const lti_attn_isa *isa)
+{
+    return isa->pairs && !isa->half ? LT_BF16 : LT_F32;
+}
+
+/* One key of a head, turned. */
 static void turn_key(const job *j, char *to, const void *from, int64_t key)
 {
     const lt_attention_args *a = j->a;
     const lt_rope *rope = a->k_rope;
-    const lt_dtype t = j->isa->pairs ? LT_BF16 : LT_F32;
+    const lt_dtype t = turned_type(j->isa);
     int64_t c = 0;
     for (int axis = 0; axis < 3; axis++) {
         const float *cs =
@@ -172,7 +178,7 @@ static void pack_keys(const job *j, lti_word *to, int64_t key, int n, int head, 
     lt_dtype t = a->k.dtype;
     int64_t ld = lti_ld(&a->k, j->cols);
     if (a->k_rope) {
-        t = isa->pairs ? LT_BF16 : LT_F32;
+        t = turned_type(isa);
         const size_t row = (size_t)a->head_dim * lt_dtype_size(t);
         for (int i = 0; i < n; i++)
             turn_key(j, turned + (size_t)i * row, head_at(j, &a->k, key + i, head), key + i);
@@ -479,6 +485,14 @@ static lt_status attention_avx512bf16(lt_dev *dev, const lt_attention_args *a)
 {
     return attention(dev, a, a->q.dtype == LT_BF16 ? &lti_attn_avx512bf16 : &lti_attn_avx512);
 }
+
+static lt_status attention_avx512fp16(lt_dev *dev, const lt_attention_args *a)
+{
+    bool half = a->q.dtype == LT_BF16;
+    LT_TRY(lti_check_attention(dev, a));
+    if (half) LT_TRY(lti_attn_fits(&half, dev, a));
+    return attention(dev, a, half ? &lti_attn_avx512fp16 : &lti_attn_avx512);
+}
 #endif
 
 void lti_attention_register(lt_kernels *k, lti_isa isa)
@@ -488,6 +502,7 @@ void lti_attention_register(lt_kernels *k, lti_isa isa)
     if (isa >= LTI_ISA_AVX2) k->attention = attention_avx2;
     if (isa >= LTI_ISA_AVX512) k->attention = attention_avx512;
     if (isa >= LTI_ISA_AVX512BF16) k->attention = attention_avx512bf16;
+    if (isa >= LTI_ISA_AVX512FP16) k->attention = attention_avx512fp16;
 #else
     (void)isa;
 #endif

@@ -4,6 +4,7 @@
 #define VW 4
 #define MR 6
 #define PAIRS 0
+#define HALF 0
 typedef float vf __attribute__((vector_size(16)));
 typedef uint32_t vi __attribute__((vector_size(16)));
 

@@ -58,8 +58,9 @@ static lt_status choose_isa(lt_ctx *ctx, const char *name, lti_isa *out)
         return LT_OK;
     }
     if (!lti_isa_parse(name, out))
-        return lti_fail(ctx, LT_ERR_ARG,
-                        "isa '%s': not one of auto, ref, portable, avx2, avx512, avx512bf16", name);
+        return lti_fail(
+            ctx, LT_ERR_ARG,
+            "isa '%s': not one of auto, ref, portable, avx2, avx512, avx512bf16, avx512fp16", name);
     if (*out > lti_isa_highest())
         return lti_fail(ctx, LT_ERR_UNSUPPORTED, "isa '%s': this processor has only '%s'", name,
                         lti_isa_name(lti_isa_highest()));

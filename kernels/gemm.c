@@ -63,7 +63,7 @@ typedef struct work {
     ahead next;
 } work;
 
-static const lti_gemm_ops *ops_of(const lt_weight *w)
+const lti_gemm_ops *lti_gemm_ops_of(const lt_weight *w)
 {
     switch (w->isa) {
 #if defined(__x86_64__)
@@ -73,6 +73,8 @@ static const lti_gemm_ops *ops_of(const lt_weight *w)
         return &lti_gemm_avx512;
     case LTI_ISA_AVX512BF16:
         return w->pair == 2 ? &lti_gemm_avx512bf16 : &lti_gemm_avx512;
+    case LTI_ISA_AVX512FP16:
+        return w->half ? &lti_gemm_avx512fp16 : &lti_gemm_avx512;
 #endif
     default:
         return &lti_gemm_portable;
@@ -89,10 +91,12 @@ static int64_t div_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Distance of packed pixels: long ones an odd number of cache lines, so that the rows of a tile spread over all sets. */
-static int64_t pixel_bytes(const product *p, int64_t len)
+/* Distance of packed pixels of `chunks` chunks: long ones an odd number of cache lines, so that the rows of a tile spread over
+ * all sets. */
+static int64_t pixel_bytes(const product *p, int64_t len, int64_t chunks)
 {
-    int64_t bytes = len * (int64_t)p->element;
+    int64_t bytes =
+        len * (int64_t)p->element + (p->g->w->half ? chunks * (int64_t)sizeof(float) : 0);
     if (bytes >= 256) bytes = div_up(bytes, 64) * 64 | 64;
     return bytes;
 }
@@ -114,13 +118,14 @@ static void fit_group(const product *p, blocks *s, int64_t pixels)
     const int64_t width = w->panels > 1 ? w->nr : lti_panel_width(w, 0);
     const int64_t sums = s->by * (s->bx + more_sums(p->g)) * width * (int64_t)sizeof(float);
     s->group = w->chunks;
-    s->a_bytes = pixels * pixel_bytes(p, w->kpad) + LINE;
+    s->a_bytes = pixels * pixel_bytes(p, w->kpad, w->chunks) + LINE;
     s->c_bytes = w->chunks == 1 && !p->g->narrow ? LTI_TILE_MAX * (int64_t)sizeof(float) : sums;
     if (w->chunks == 1 || s->a_bytes + s->b_bytes + s->c_bytes <= L2_BUDGET) return;
     s->c_bytes = sums * s->panels;
-    const int64_t one = pixels * pixel_bytes(p, w->kc), room = L2_BUDGET - s->b_bytes - s->c_bytes;
+    const int64_t one = pixels * pixel_bytes(p, w->kc, 1),
+                  room = L2_BUDGET - s->b_bytes - s->c_bytes;
     s->group = room < 2 * one ? 1 : room / one;
-    s->a_bytes = pixels * pixel_bytes(p, s->group * w->kc) + LINE;
+    s->a_bytes = pixels * pixel_bytes(p, s->group * w->kc, s->group) + LINE;
 }
 
 /* Fills the rest of a cut and its cost. The weights of the terms are cycles measured on AVX-512 machines; other
@@ -138,7 +143,7 @@ static void weigh(const product *p, blocks *s)
                      ? w->kc * g->ntaps * w->nr * (int64_t)sizeof(float)
                      : 0;
     fit_group(p, s, pixels);
-    const double multiply = outs * cols * k / 32;
+    const double multiply = outs * cols * k / (w->half ? 54 : 32);
     const double pack = (double)(pixels * w->kpad) * (p->in_place ? 0.03 : 0.15);
     const double widen = s->b_bytes ? cols * k * 0.08 : 0;
     double sums = w->chunks > 1 ? outs * cols * (double)w->chunks * 0.1 : 0;
@@ -208,9 +213,10 @@ static void pack_rows(work *k, int64_t first, int64_t padded)
                 .rows = k->in_w,
                 .len = len,
                 .padded = padded,
+                .chunk = w->kc,
             };
             /* pixels that lie side by side on both ends are one long row */
-            if (a.src_stride == len && a.dst_stride == len && a.padded == len) {
+            if (a.src_stride == len && a.dst_stride == len && a.padded == len && !w->half) {
                 a.len = a.padded = len * k->in_w;
                 a.rows = 1;
             }
@@ -234,7 +240,7 @@ static void place_group(work *k)
         for (int f = 0; f < p->frames; f++)
             k->frame[f] = (int64_t)((uintptr_t)source(k, f, 0, first) - (uintptr_t)k->a);
     } else {
-        k->px = pixel_bytes(p, group_len(k));
+        k->px = pixel_bytes(p, group_len(k), k->chunk1 - k->chunk0);
         k->row = k->in_w * k->px;
         k->a = k->packed;
         for (int f = 0; f < p->frames; f++)
@@ -360,6 +366,7 @@ static void finish_tile(const work *k, const float *c, int64_t panel, int64_t y,
         .width = lti_panel_width(w, panel),
         .cols = lti_min64(w->nr, w->out - n),
         .bias = w->bias + n,
+        .scale = w->half ? w->scale + n : NULL,
         .act = g->act,
         .gate = g->gate ? g->gate + n : NULL,
         .gate_ld = g->gate_ld,
@@ -398,6 +405,7 @@ static lti_tile common_tile(const work *k, int64_t panel, lti_tap_at *at)
                       .groups = lti_chunk_len(g->w, k->chunk) * (int64_t)p->element / 4,
                       .add = k->chunk > 0,
                       .bias = g->w->bias + panel * g->w->nr,
+                      .scale = g->w->half ? g->w->scale + panel * g->w->nr : NULL,
                       .out_stride = g->out_px * (int64_t)lt_dtype_size(g->out_type),
                       .out_type = g->out_type};
 }
@@ -414,7 +422,9 @@ static void multiply_panel(work *k, int64_t panel)
     float *c = k->c + (held ? 0 : (panel - k->panel0) * k->h * k->sums * w->nr);
     const bool direct = last && writes_directly(p->g, panel);
     lti_tile t = common_tile(k, panel, at);
-    const char *a = k->a + (k->chunk - k->chunk0) * w->kc * (int64_t)p->element;
+    const int64_t nth = k->chunk - k->chunk0; /* chunk of the group */
+    const char *a = k->a + nth * w->kc * (int64_t)p->element;
+    const int64_t scale_at = (group_len(k) + nth - nth * w->kc) * (int64_t)sizeof(float);
     look_ahead_panel(k, panel);
     const int64_t least = k->sums / tiles, longer = k->sums % tiles; /* of even size */
     for (int64_t y = 0; y < k->h; y++) {
@@ -423,6 +433,7 @@ static void multiply_panel(work *k, int64_t panel)
             rows = least + (i < longer);
             t.a = a + (y * k->row + x * k->px) * p->g->in_step;
             t.c = c;
+            if (w->half) t.row_scale = t.a + scale_at;
             if (direct) t.out = out_at(p->g, panel, k->y0 + y, k->x0 + x);
             t.ahead = k->next.panel_left > 0 ? k->next.panel : t.b;
             t.ahead_step = k->next.panel_left > 0 ? LINE : 0;
@@ -500,8 +511,8 @@ static bool reads_in_place(const product *p)
 lt_status lti_gemm_run(lt_dev *dev, const lti_gemm *g)
 {
     if (g->rows == 0 || g->cols == 0) return LT_OK;
-    product p = {.g = g, .ops = ops_of(g->w), .dev = dev};
-    p.element = p.ops->widen || g->w->compute == LT_F32 ? 4 : 2;
+    product p = {.g = g, .ops = lti_gemm_ops_of(g->w), .dev = dev};
+    p.element = p.ops->widen || g->w->compute == LT_F32 || g->w->half ? 4 : 2;
     find_reach(&p);
     p.in_place = reads_in_place(&p);
     p.s = cut(&p);

@@ -4,14 +4,15 @@
  *
  * The columns are cut into panels of `nr` (the last one of as many vectors as it needs), the channels into chunks of
  * `kc` (the last one shorter, rounded up to LTI_K_STEP * pair with zeros). A panel lies in one piece, in the order in which it
- * is read: chunk, tap, k, n. With `pair` 2, k and k + 1 of a column lie side by side, for products of bf16 pairs.
+ * is read: chunk, tap, k, n. With `pair` 2, k and k + 1 of a column lie side by side, for products of bf16 pairs. `half`: the
+ * numbers are f16, each column divided by a power of two that makes its largest one lie in [1, 2).
  * Sums run chunk after chunk, tap after tap, k after k: the layout alone fixes their order. */
 #ifndef LTI_GEMM_H
 #define LTI_GEMM_H
 
 #include "kernels/internal.h"
 
-enum { LTI_K_STEP = 4, LTI_VECS_MAX = 4, LTI_TILE_MAX = 14 * 32 };
+enum { LTI_K_STEP = 4, LTI_VECS_MAX = 4, LTI_TILE_MAX = 14 * 64 };
 
 struct lt_weight {
     int64_t out, in;
@@ -20,13 +21,15 @@ struct lt_weight {
     lti_isa isa;    /* of the device that packed it */
     int nr, vl;     /* columns of a panel, of a vector: the last panel is a multiple of these */
     int pair;       /* k side by side */
+    bool half;      /* a matrix whose numbers are multiplied in f16: panels of f16 */
     int64_t kc;     /* channels a chunk, a multiple of LTI_K_STEP * pair */
     int64_t chunks; /* of each panel */
     int64_t kpad;   /* channels with padding: (chunks - 1) * kc + the last chunk */
     int64_t panels;
     size_t bytes;
-    void *data;  /* device: panels, f32 or bf16 as `compute` says */
-    float *bias; /* device: [panels * nr], zeros where there is none */
+    void *data;   /* device: panels, f32 or bf16 as `compute` says, or f16 */
+    float *bias;  /* device: [panels * nr], zeros where there is none */
+    float *scale; /* half: [panels * nr], what the columns were divided by; else NULL */
     /* The same numbers once more where `out` would leave most of a panel empty: taps 3j, 3j + 1, 3j + 2 as columns side by side
      * of tap j, column tap % 3 * out + n; NULL = none. */
     struct lt_weight *triple;
@@ -62,11 +65,13 @@ typedef struct lti_tap_at {
 } lti_tap_at;
 
 /* c[i, j] (+)= sum over taps t, groups k of a_t[i, k] * b_t[k, j] for i < rows, j < width. A group is 4 bytes: an f32, or
- * two bf16 neighbours in k. Every row sums in the same order whatever `rows` is. */
+ * two bf16 neighbours in k, or one f16 twice. Every row sums in the same order whatever `rows` is. */
 typedef struct lti_tile {
     float *c; /* [rows, width], packed */
     const char *a, *b;
     int64_t a_stride; /* bytes from row to row */
+    const char
+        *row_scale; /* f16: a float, a_stride to that of the next row, to multiply the sums with */
     const lti_tap_at *tap;
     int ntaps;
     int64_t groups; /* a tap; a multiple of LTI_K_STEP */
@@ -75,16 +80,16 @@ typedef struct lti_tile {
     int64_t ahead_step; /* bytes to the next one */
     /* Not NULL: the sums are complete, and with `bias` [width] they go to row i at out + i * out_stride bytes, not to c. */
     char *out;
-    const float *bias;
+    const float *bias, *scale; /* scale: f16, of the columns */
     int64_t out_stride;
     lt_dtype out_type;
 } lti_tile;
 
-/* out[i, j] = act(c[i, j] + bias[j]) * gate[group[i], j] + res[i, j] for i < rows, j < cols. */
+/* out[i, j] = act(c[i, j] * scale[j] + bias[j]) * gate[group[i], j] + res[i, j] for i < rows, j < cols. */
 typedef struct lti_finish {
     const float *c; /* [rows, width] */
     int64_t rows, width, cols;
-    const float *bias; /* [width] */
+    const float *bias, *scale; /* [width]; scale of f16 only */
     lt_act act;
     const float *gate; /* NULL = 1 */
     int64_t gate_ld;
@@ -102,11 +107,12 @@ typedef struct lti_fold {
     int64_t rows, width, dst_width, cols;
 } lti_fold;
 
-/* dst[i, k] = src[i, k], k < len, then zeros up to `padded`; strides in elements. */
+/* dst[i, k] = src[i, k], k < len, then zeros up to `padded`; strides in elements. f16: twice each, every `chunk` of a row divided by
+ * a power of two that makes its largest number lie in [4, 8), and these follow the row, a float a chunk. */
 typedef struct lti_pack {
     void *dst;
     const void *src;
-    int64_t dst_stride, src_stride, rows, len, padded;
+    int64_t dst_stride, src_stride, rows, len, padded, chunk;
 } lti_pack;
 
 typedef struct lti_gemm_ops {
@@ -115,12 +121,20 @@ typedef struct lti_gemm_ops {
     void (*tile)(const lti_tile *t, int rows, int width);
     void (*finish)(const lti_finish *f);
     void (*fold)(const lti_fold *f);
-    void (*pack_f32)(const lti_pack *p);                       /* f32 to f32 */
-    void (*pack_bf16)(const lti_pack *p);                      /* bf16 to what the tile reads */
-    void (*widen)(float *dst, const uint16_t *src, int64_t n); /* NULL: the tile reads bf16 */
+    void (*pack_f32)(const lti_pack *p);  /* f32 to f32 */
+    void (*pack_bf16)(const lti_pack *p); /* bf16 to what the tile reads */
+    void (*widen)(float *dst, const uint16_t *src,
+                  int64_t n); /* NULL: the tile reads what is in the panel */
+    /* f16 only. Of n numbers of a file, without alignment: the largest magnitude; all of them times `by`. */
+    float (*largest)(const void *src, lt_dtype type, int64_t n);
+    void (*halve)(uint16_t *dst, const void *src, lt_dtype type, int64_t n, float by);
 } lti_gemm_ops;
 
-extern const lti_gemm_ops lti_gemm_portable, lti_gemm_avx2, lti_gemm_avx512, lti_gemm_avx512bf16;
+extern const lti_gemm_ops lti_gemm_portable, lti_gemm_avx2, lti_gemm_avx512, lti_gemm_avx512bf16,
+    lti_gemm_avx512fp16;
+
+/* Those that multiply with this weight. */
+const lti_gemm_ops *lti_gemm_ops_of(const lt_weight *w);
 
 /* ---- the blocked product over them: gemm.c ---- */
 

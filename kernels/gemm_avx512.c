@@ -1,5 +1,4 @@
 /* gemm_avx512.c: tiles of f32 FMA; bf16 is widened before it is multiplied. */
 #include "kernels/gemm_simd.h"
 
-const lti_gemm_ops lti_gemm_avx512 = {{LTI_TILE_ROWS}, tile,      finish, fold,
-                                      pack_f32,        pack_bf16, widen};
+const lti_gemm_ops lti_gemm_avx512 = LTI_GEMM_TABLE;

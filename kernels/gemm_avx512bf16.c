@@ -2,5 +2,4 @@
 #define LTI_BF16_PAIRS
 #include "kernels/gemm_simd.h"
 
-const lti_gemm_ops lti_gemm_avx512bf16 = {{LTI_TILE_ROWS}, tile,      finish, fold,
-                                          pack_f32,        pack_bf16, NULL};
+const lti_gemm_ops lti_gemm_avx512bf16 = LTI_GEMM_TABLE;

@@ -1,5 +1,6 @@
 /* gemm_simd.h: the micro-kernel, the epilogue and the copies, written once over vec.h; gemm_<isa>.c includes it and is
- * compiled for its instruction set. With LTI_BF16_PAIRS the tile reads pairs of bf16 (vdpbf16ps), else f32.
+ * compiled for its instruction set. With LTI_BF16_PAIRS the tile reads pairs of bf16 (vdpbf16ps), with LTI_HALF the one of
+ * gemm_half.h reads f16, else f32.
  *
  * Register tile: rows x 4 vectors with AVX-512 (x 2 with AVX2; fewer in a narrow last panel), every sum in a register. Per group of
  * k: a load of each vector of b and one broadcast a row, used for each of them. The rows fill the registers: 6 x 4, 9 x 3 or 14 x 2
@@ -54,6 +55,12 @@ static inline void store(void *p, vf x)
 {
     memcpy(p, &x, sizeof x);
 }
+
+#if defined(LTI_HALF)
+#include "kernels/gemm_half.h"
+#else
+
+enum { LANES = VL }; /* columns of a vector */
 
 /* The group at p in every lane, and c + a * b. */
 #if defined(LTI_BF16_PAIRS)
@@ -160,6 +167,8 @@ __attribute__((always_inline)) static inline void tile_n(const lti_tile *t, cons
     }
 }
 
+#endif
+
 #define LTI_TILE(n, v)                            \
     static void tile_##n##_##v(const lti_tile *t) \
     {                                             \
@@ -173,7 +182,7 @@ static void tile(const lti_tile *t, int rows, int width)
 {
     typedef void tile_fn(const lti_tile *t);
     static tile_fn *const fn[LTI_VECS_MAX][LTI_MR] = {LTI_TILE_MAPS(LTI_TILE_SLOT)};
-    fn[width / VL - 1][rows - 1](t);
+    fn[width / LANES - 1][rows - 1](t);
 }
 
 /* ---- epilogue ---- */
@@ -187,7 +196,11 @@ __attribute__((always_inline)) static inline void finish_as(const lti_finish *f,
         if (gate && f->group) gate += f->group[i] * f->gate_ld;
         for (int64_t j = 0; j < f->cols; j += VL) {
             const int n = (int)lti_min64(VL, f->cols - j);
+#if defined(LTI_HALF)
+            vf y = vf_fma(load(f->c + i * f->width + j), load(f->scale + j), load(f->bias + j));
+#else
             vf y = load(f->c + i * f->width + j) + load(f->bias + j);
+#endif
             if (act) y = vf_act(f->act, y);
             if (res) {
                 const vf r = vf_load_n(f->res + i * f->res_stride + j, n);
@@ -240,7 +253,8 @@ static void pack_f32(const lti_pack *p)
     }
 }
 
-#if defined(LTI_BF16_PAIRS)
+#if defined(LTI_HALF) /* has its own */
+#elif defined(LTI_BF16_PAIRS)
 
 static void pack_bf16(const lti_pack *p)
 {
@@ -277,3 +291,16 @@ static void widen(float *dst, const uint16_t *src, int64_t n)
 }
 
 #endif
+
+#if defined(LTI_HALF)
+#define LTI_GEMM_LAST .largest = largest, .halve = halve
+#elif defined(LTI_BF16_PAIRS)
+#define LTI_GEMM_LAST .widen = NULL
+#else
+#define LTI_GEMM_LAST .widen = widen
+#endif
+#define LTI_GEMM_TABLE                                                                             \
+    {                                                                                              \
+        .mr = {LTI_TILE_ROWS}, .tile = tile, .finish = finish, .fold = fold, .pack_f32 = pack_f32, \
+        .pack_bf16 = pack_bf16, LTI_GEMM_LAST                                                      \
+    }

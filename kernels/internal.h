@@ -6,11 +6,12 @@
 
 /* Ordered: a higher one includes the lower ones. */
 typedef enum lti_isa {
-    LTI_ISA_REF,       /* scalar references only */
-    LTI_ISA_PORTABLE,  /* plain C, blocked */
-    LTI_ISA_AVX2,      /* AVX2, FMA, F16C */
-    LTI_ISA_AVX512,    /* + AVX-512 F BW VL DQ; bf16 inputs are widened and multiplied in f32 */
-    LTI_ISA_AVX512BF16 /* + vdpbf16ps, taken on its own only where it is faster than the f32 FMA */
+    LTI_ISA_REF,        /* scalar references only */
+    LTI_ISA_PORTABLE,   /* plain C, blocked */
+    LTI_ISA_AVX2,       /* AVX2, FMA, F16C */
+    LTI_ISA_AVX512,     /* + AVX-512 F BW VL DQ; bf16 inputs are widened and multiplied in f32 */
+    LTI_ISA_AVX512BF16, /* + vdpbf16ps, taken on its own only where it is faster than the f32 FMA */
+    LTI_ISA_AVX512FP16  /* + FMA of 32 f16: bf16 inputs are multiplied in f16, twice as fast */
 } lti_isa;
 
 typedef void lti_task_fn(void *arg, int64_t task, int thread); /* thread: 0 .. lt_dev_threads - 1 */
@@ -49,6 +50,10 @@ void lti_kernels_for(lt_kernels *k, lti_isa isa);        /* all of them: table.c
 LT_OP_MAP(LTI_REF_DECLARE)
 #undef LTI_REF_DECLARE
 double lti_act_ref(lt_act act, double x);
+
+/* LTI_PEAK_CHAINS multiply-adds of 32 f16, `loops` times: what the peak is made of. Only where the processor has them. */
+enum { LTI_PEAK_CHAINS = 12 };
+float lti_peak_half(int loops);
 
 /* Checks of what several operations take; the message begins with the name of the operation. LT_ERR_DTYPE: neither f32 nor bf16;
  * LT_ERR_SHAPE: fewer than cols from row to row; rotary pairs that are not a head; LT_ERR_ARG: something is NULL. */

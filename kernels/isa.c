@@ -8,7 +8,8 @@
 #include <cpuid.h>
 #endif
 
-static const char *const names[] = {"ref", "portable", "avx2", "avx512", "avx512bf16"};
+static const char *const names[] = {"ref",    "portable",   "avx2",
+                                    "avx512", "avx512bf16", "avx512fp16"};
 
 const char *lti_isa_name(lti_isa isa)
 {
@@ -25,6 +26,15 @@ bool lti_isa_parse(const char *name, lti_isa *out)
     return false;
 }
 
+#if defined(__x86_64__)
+/* Asked for here because not every compiler of the day knows its name. */
+static bool has_fp16(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 23 & 1;
+}
+#endif
+
 lti_isa lti_isa_highest(void)
 {
 #if defined(__x86_64__)
@@ -32,7 +42,8 @@ lti_isa lti_isa_highest(void)
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
         return LTI_ISA_AVX2;
-    return __builtin_cpu_supports("avx512bf16") ? LTI_ISA_AVX512BF16 : LTI_ISA_AVX512;
+    if (!__builtin_cpu_supports("avx512bf16")) return LTI_ISA_AVX512;
+    return has_fp16() ? LTI_ISA_AVX512FP16 : LTI_ISA_AVX512BF16;
 #else
     return LTI_ISA_PORTABLE;
 #endif

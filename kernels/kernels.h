@@ -137,7 +137,7 @@ typedef struct lt_dev_options {
      * tests), "cuda" */
     const char *device;
     int threads; /* CPU worker threads; 0 = the cores this process may use */
-    /* highest CPU kernel set: "auto" (default; also env LONGTAKE_ISA), "ref", "portable", "avx2", "avx512", "avx512bf16". More
+    /* highest CPU kernel set: "auto" (default; also env LONGTAKE_ISA), "ref", "portable", "avx2", "avx512", "avx512bf16", "avx512fp16". More
      * than the processor has is LT_ERR_UNSUPPORTED */
     const char *isa;
 } lt_dev_options;
@@ -169,13 +169,17 @@ LT_MUST_USE LT_API lt_status lt_dev_sync(lt_dev *dev);
 /* What the machine sustains on the threads of the device: arithmetic in registers alone, the mean over `ms` milliseconds each. A
  * shared machine reaches its burst (the best single millisecond) only at moments, so shares are of the mean. For benchmarks. */
 typedef struct lt_peak {
-    double fma_flops, dot_flops; /* f32 FMA; bf16 dot product (0: none), a second */
-    double fma_burst, dot_burst; /* the best millisecond of each */
-    double copy_bytes;           /* a second, read and written bytes counted: the best run */
+    double fma_flops, dot_flops,
+        half_flops; /* f32 FMA; bf16 dot product, f16 FMA (0: none), a second */
+    double fma_burst, dot_burst, half_burst; /* the best millisecond of each */
+    double copy_bytes; /* a second, read and written bytes counted: the best run */
 } lt_peak;
 LT_API lt_peak lt_peak_measure(lt_dev *dev, int ms);
-/* The larger of the f32 FMA and, unless dtype is f32, the bf16 dot rate, over ms milliseconds each. */
-LT_API double lt_peak_flops(lt_dev *dev, lt_dtype dtype, int ms);
+/* What bounds work of a type: the f32 FMA; in bf16 the f16 FMA where the kernel set multiplies in f16 (it does not in convolutions,
+ * `conv`), else the larger of the bf16 dot product and the f32 FMA. */
+LT_API double lt_peak_of(const lt_peak *p, lt_dtype dtype, bool conv);
+/* That alone, measured over ms milliseconds. */
+LT_API double lt_peak_flops(lt_dev *dev, lt_dtype dtype, bool conv, int ms);
 
 /* Arena: one allocation, handed out from the front, given back by mark. For per-step scratch. */
 typedef struct lt_arena {

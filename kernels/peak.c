@@ -1,4 +1,4 @@
-/* peak.c: what this machine can do: f32 multiply-add, bf16 dot product, copy. Compiled for the base
+/* peak.c: what this machine can do: f32 and f16 multiply-add, bf16 dot product, copy. Compiled for the base
  * processor; the functions below carry their own instruction sets and run only where they exist. */
 #include "kernels/internal.h"
 
@@ -13,7 +13,7 @@
 #endif
 
 /* Copied by all threads together: more than a last cache holds, as the tensors of a real size are. */
-enum { LOOPS = 400000, CHAINS = 12, COPY_BYTES = 256 << 20, HUGE_PAGE = 2 << 20 };
+enum { LOOPS = 400000, CHAINS = LTI_PEAK_CHAINS, COPY_BYTES = 256 << 20, HUGE_PAGE = 2 << 20 };
 
 typedef struct run {
     float sink;  /* written, so that the work is not thrown away */
@@ -100,6 +100,17 @@ static void task_dot(void *arg, int64_t task, int thread)
     if (task == 0) r->sink = v;
 }
 
+static void task_half(void *arg, int64_t task, int thread)
+{
+    run *r = arg;
+    float v = 0;
+    (void)thread;
+#if defined(__x86_64__)
+    v = lti_peak_half(LOOPS);
+#endif
+    if (task == 0) r->sink = v;
+}
+
 static void task_copy(void *arg, int64_t task, int thread)
 {
     const run *r = arg;
@@ -163,12 +174,30 @@ static double dot_rate(lt_dev *dev, run *r, int ms, double *best)
     return 0;
 }
 
-double lt_peak_flops(lt_dev *dev, lt_dtype dtype, int ms)
+/* Only where the device multiplies in f16. */
+static double half_rate(lt_dev *dev, run *r, int ms, double *best)
+{
+    if (lti_dev_isa(dev) < LTI_ISA_AVX512FP16) return 0;
+    return mean_rate(dev, task_half, r, 2.0 * 32 * CHAINS * LOOPS, ms, best);
+}
+
+double lt_peak_of(const lt_peak *p, lt_dtype dtype, bool conv)
+{
+    if (dtype == LT_F32) return p->fma_flops;
+    if (p->half_flops > 0 && !conv) return p->half_flops;
+    return p->dot_flops > p->fma_flops ? p->dot_flops : p->fma_flops;
+}
+
+double lt_peak_flops(lt_dev *dev, lt_dtype dtype, bool conv, int ms)
 {
     run r = {0};
-    const double fma = fma_rate(dev, &r, ms, NULL);
-    const double dot = dtype == LT_F32 ? 0 : dot_rate(dev, &r, ms, NULL);
-    return dot > fma ? dot : fma;
+    lt_peak p = {0};
+    if (dtype != LT_F32 && !conv) p.half_flops = half_rate(dev, &r, ms, NULL);
+    if (p.half_flops == 0) {
+        p.fma_flops = fma_rate(dev, &r, ms, NULL);
+        if (dtype != LT_F32) p.dot_flops = dot_rate(dev, &r, ms, NULL);
+    }
+    return lt_peak_of(&p, dtype, conv);
 }
 
 lt_peak lt_peak_measure(lt_dev *dev, int ms)
@@ -178,6 +207,7 @@ lt_peak lt_peak_measure(lt_dev *dev, int ms)
     const int threads = lt_dev_threads(dev);
     p.fma_flops = fma_rate(dev, &r, ms, &p.fma_burst);
     p.dot_flops = dot_rate(dev, &r, ms, &p.dot_burst);
+    p.half_flops = half_rate(dev, &r, ms, &p.half_burst);
     r.each = (size_t)COPY_BYTES / (size_t)threads / 64 * 64;
     r.copy = aligned_alloc(HUGE_PAGE, 2 * (size_t)COPY_BYTES);
     if (!r.copy) return p;

@@ -2,6 +2,7 @@
 #include "kernels/gemm.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@ static int64_t round_up(int64_t n, int64_t to)
 }
 
 /* A chunk of all taps of a panel is what the innermost loops read again and again: about CHUNK_TARGET rows of nr values. At
- * least a cache line of bf16 channels, so that no line of the input is fetched for half of it. */
+ * least a cache line of bf16 channels, so that no line of the input is fetched for half of it. In f16 it must fit the first cache: the second
+ * one does not keep up with twice the products. */
 enum { CHUNK_TARGET = 256, CHUNK_LEAST = 32 };
 
 /* Most elements that one column has in a chunk. */
@@ -19,11 +21,12 @@ enum { RUN_MOST = 2 * LT_MAX_TAPS * CHUNK_LEAST + LT_MAX_TAPS * LTI_K_STEP };
 
 void lti_weight_layout(lt_weight *w)
 {
-    static const int nr[] = {1, 8, 16, 64, 64}, vl[] = {1, 4, 8, 16, 16};
-    w->nr = nr[w->isa];
-    w->vl = vl[w->isa];
+    static const int nr[] = {1, 8, 16, 64, 64, 64}, vl[] = {1, 4, 8, 16, 16, 16};
+    w->half = w->isa == LTI_ISA_AVX512FP16 && w->compute == LT_BF16 && w->taps == 1;
+    w->nr = nr[w->isa] << w->half;
+    w->vl = vl[w->isa] << w->half;
     w->pair = w->isa == LTI_ISA_AVX512BF16 && w->compute == LT_BF16 ? 2 : 1;
-    int64_t kc = CHUNK_TARGET / w->taps / CHUNK_LEAST * CHUNK_LEAST;
+    int64_t kc = (CHUNK_TARGET >> w->half) / w->taps / CHUNK_LEAST * CHUNK_LEAST;
     if (kc < CHUNK_LEAST) kc = CHUNK_LEAST;
     const int64_t step = LTI_K_STEP * w->pair;
     kc *= w->pair;
@@ -65,12 +68,19 @@ typedef union run {
     uint16_t h[RUN_MOST];
 } run;
 
-/* n elements of a file from `first` on, in the type that the weight is held in. A file gives no alignment. */
-static void load_run(run *r, const lt_weight *w, const lt_weight_part *part, int64_t first,
-                     int64_t n)
+static const char *file_at(const lt_weight_part *part, int64_t element)
 {
-    const char *src = (const char *)part->data + first * (int64_t)lt_dtype_size(part->dtype);
-    if (part->dtype == w->compute) {
+    return (const char *)part->data + element * (int64_t)lt_dtype_size(part->dtype);
+}
+
+/* n elements of a file from `first` on, in the type that the weight is held in, in f16 times `by`. A file gives no alignment. */
+static void load_run(run *r, const lt_weight *w, const lt_weight_part *part, int64_t first,
+                     int64_t n, float by)
+{
+    const char *src = file_at(part, first);
+    if (w->half) {
+        lti_gemm_ops_of(w)->halve(r->h, src, part->dtype, n, by);
+    } else if (part->dtype == w->compute) {
         memcpy(r, src, (size_t)n * lt_dtype_size(w->compute));
     } else if (w->compute == LT_F32) {
         for (int64_t i = 0; i < n; i++)
@@ -102,6 +112,15 @@ static void pack_run(const lt_weight *w, int64_t at, int64_t len, int64_t col, i
         }
 }
 
+/* The power of two below `largest`, which is finite or counts as 1; zero too. */
+static float power_of(float largest)
+{
+    int e;
+    if (!isfinite(largest) || largest == 0) return 1;
+    (void)frexpf(largest, &e);
+    return ldexpf(1, e < -120 ? -120 : e - 1);
+}
+
 /* Chunk by chunk, so that what is written stays in the first cache until all columns are in. */
 static void pack_column(const pack *p, int64_t panel, int64_t chunk, int64_t col)
 {
@@ -112,7 +131,11 @@ static void pack_column(const pack *p, int64_t panel, int64_t chunk, int64_t col
     int64_t row = panel * w->nr + col;
     const lt_weight_part *part = part_of(p->opt, &row);
     run r;
-    load_run(&r, w, part, (row * w->in + k) * w->taps, channels * w->taps);
+    if (w->half && chunk == 0)
+        w->scale[panel * w->nr + col] =
+            power_of(lti_gemm_ops_of(w)->largest(file_at(part, row * w->in), part->dtype, w->in));
+    load_run(&r, w, part, (row * w->in + k) * w->taps, channels * w->taps,
+             w->half ? 1 / w->scale[panel * w->nr + col] : 1);
     pack_run(w, at, lti_chunk_len(w, chunk), col, width, &r, channels);
     if (chunk == 0)
         w->bias[panel * w->nr + col] = part->bias ? lti_load(part->bias, part->bias_dtype, row) : 0;
@@ -184,7 +207,7 @@ static lt_status alloc_panels(lt_weight *w, lt_dev *dev, lt_tag tag)
 {
     const int64_t last = (w->panels - 1) * w->nr; /* columns with the padding of the last panel */
     const size_t cols = (size_t)(last + lti_panel_width(w, w->panels - 1));
-    const size_t bias_bytes = (size_t)(w->panels * w->nr) * sizeof(float);
+    const size_t bias_bytes = (size_t)(w->panels * w->nr) * sizeof(float) << w->half;
     size_t bytes;
     if (!lti_mul_size(&bytes, cols, (size_t)w->kpad) ||
         !lti_mul_size(&bytes, bytes, (size_t)w->taps * lt_dtype_size(w->compute)))
@@ -194,6 +217,7 @@ static lt_status alloc_panels(lt_weight *w, lt_dev *dev, lt_tag tag)
     void *bias;
     LT_TRY(lt_dev_alloc(dev, &bias, bias_bytes, tag));
     w->bias = bias;
+    if (w->half) w->scale = w->bias + w->panels * w->nr;
     w->bytes = bytes + bias_bytes;
     LT_TRY(lt_dev_zero(dev, w->bias, bias_bytes));
     if (w->kpad == w->in && cols == (size_t)w->out) return LT_OK;
@@ -274,7 +298,9 @@ size_t lt_weight_bytes(const lt_weight *w)
 
 float lti_weight_at(const lt_weight *w, int64_t n, int64_t k, int tap)
 {
-    return lti_get(w->data, w->compute, element(w, n, k, tap));
+    const int64_t at = element(w, n, k, tap);
+    if (w->half) return lti_f16_to_f32(((const uint16_t *)w->data)[at]) * w->scale[n];
+    return lti_get(w->data, w->compute, at);
 }
 
 void lti_weight_column(const lt_weight *w, int64_t n, float *out)

@@ -152,8 +152,8 @@ void lt_check_same(lt_check *t, const char *what, lt_buf got, lt_buf want);
 
 typedef struct lt_work {
     double bytes,
-        flops; /* of one call; the bound that is nearer is the one whose peak is printed */
-    bool bf16; /* products of bf16: the peak is the larger of the FMA and the dot rate */
+        flops;       /* of one call; the bound that is nearer is the one whose peak is printed */
+    bool bf16, conv; /* the peak is lt_peak_of */
     double
         ref_scale; /* work of `call` / work of `ref`; 0 = 1. References are slow: give them fewer rows */
 } lt_work;

@@ -80,8 +80,9 @@ void lt_bench_end(lt_check *t, const lt_work *w)
     const double median = m->ns[m->runs / 2];
     const double spread = (m->ns[m->runs * 3 / 4] - m->ns[m->runs / 4]) / median;
     const lt_peak now = lt_peak_measure(t->many, 20);
-    const double flops = w->bf16 ? fmax(t->peak.fma_flops, t->peak.dot_flops) : t->peak.fma_flops;
-    const double flops_now = w->bf16 ? fmax(now.fma_flops, now.dot_flops) : now.fma_flops;
+    const lt_dtype type = w->bf16 ? LT_BF16 : LT_F32;
+    const double flops = lt_peak_of(&t->peak, type, w->conv),
+                 flops_now = lt_peak_of(&now, type, w->conv);
     const bool memory = w->bytes / t->peak.copy_bytes > w->flops / flops;
     const double rate = 1e9 * (memory ? w->bytes : w->flops) / median;
     const double peak = memory ? t->peak.copy_bytes : flops;

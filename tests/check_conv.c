@@ -125,7 +125,8 @@ static void compare(lt_check *t, const shape *s)
     const lt_conv_args h = args(&d, s, LT_HOST), v = args(&d, s, LT_DEV);
     LT_CHECK_REF(t, lti_conv_ref(t->dev, &h));
     LT_CHECK_OK(t, lt_conv(t->dev, &v));
-    lt_check_close(t, "out", d.got, d.want, lt_check_sum_tol((double)s->cin * h.ntaps, 1, s->out));
+    lt_check_close(t, "out", d.got, d.want,
+                   lt_check_sum_tol(d.w, (double)s->cin * h.ntaps, 1, s->out));
     LT_CHECK_THREADS(t, d.got, lt_conv(t->dev, &v));
     lt_weight_destroy(t->many, &d.w);
 }
@@ -268,7 +269,7 @@ static void bench(lt_check *t, const shape *s)
     h.cols = 8;
     const double flops = 2.0 * s->h * s->w * s->cin * s->cout * h.ntaps;
     LT_BENCH(t, lt_conv(t->dev, &v), lti_conv_ref(t->dev, &h), .flops = flops,
-             .bf16 = s->in == LT_BF16, .ref_scale = s->h * s->w / 8.0);
+             .bf16 = s->in == LT_BF16, .conv = true, .ref_scale = s->h * s->w / 8.0);
     if (s->kind == CONV_3X3X3)
         lt_check_print_dnnl(t, lt_dnnl_conv_seconds(s->h, s->w, s->cin, s->cout, h.ntaps, s->in),
                             flops);

@@ -9,8 +9,9 @@
 lt_weight *lt_check_weight(lt_check *t, lt_buf values, lt_buf bias, int64_t out, int64_t in,
                            int taps, lt_dtype compute);
 
-/* Where sums of `terms` products of numbers up to `scale` may differ: f32 sums in another order, then the type of out. */
-lt_tol lt_check_sum_tol(double terms, double scale, lt_dtype out);
+/* Where sums of `terms` products of numbers up to `scale` with this weight may differ: f32 sums in another order, or sums in f16, then
+ * the type of out. */
+lt_tol lt_check_sum_tol(const lt_weight *w, double terms, double scale, lt_dtype out);
 
 /* check_dnnl.c: oneDNN on the same shape, random numbers, weights packed once by itself; median seconds, 0 when it is not
  * built in. The input pictures of the convolution are `taps / 9` frames deep. */

@@ -59,7 +59,7 @@ static void compare(lt_check *t, const shape *s)
                                                     : 1;
     LT_CHECK_REF(t, lti_linear_ref(t->dev, &h));
     LT_CHECK_OK(t, lt_linear(t->dev, &v));
-    lt_check_close(t, "out", d.got, d.want, lt_check_sum_tol((double)s->k, scale, s->out));
+    lt_check_close(t, "out", d.got, d.want, lt_check_sum_tol(d.w, (double)s->k, scale, s->out));
     LT_CHECK_THREADS(t, d.got, lt_linear(t->dev, &v));
     lt_weight_destroy(t->many, &d.w);
 }

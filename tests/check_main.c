@@ -61,10 +61,11 @@ static bool create(lt_dev **out, lt_ctx *ctx, const options *o, const char *isa,
 
 static void print_peak(const char *what, lt_peak p)
 {
-    printf("peak, %s: f32 FMA %.1f GFLOP/s (best millisecond %.1f), bf16 dot %.1f (%.1f), copy "
-           "%.2f GB/s (read + written)\n",
+    printf("peak, %s: f32 FMA %.1f GFLOP/s (best millisecond %.1f), bf16 dot %.1f (%.1f), f16 FMA "
+           "%.1f (%.1f), "
+           "copy %.2f GB/s (read + written)\n",
            what, p.fma_flops * 1e-9, p.fma_burst * 1e-9, p.dot_flops * 1e-9, p.dot_burst * 1e-9,
-           p.copy_bytes * 1e-9);
+           p.half_flops * 1e-9, p.half_burst * 1e-9, p.copy_bytes * 1e-9);
 }
 
 /* Empty name: all operations. */
@@ -122,7 +123,8 @@ int main(int argc, char **argv)
     if (!parse(&o, argc, argv)) return usage();
     printf("checkkernels: device %s, seed %" PRIu64 "\n", o.device, o.seed);
     if (o.bench)
-        printf("The peak for work in bf16 is the larger of the f32 FMA and the bf16 dot rates. "
+        printf("The peak for work in bf16 is the f16 FMA where the set has it (not for "
+               "convolutions), else the larger of the f32 FMA and the bf16 dot rates. "
                "\"now\": against the "
                "peak measured beside the case.\n");
     for (int isa = LTI_ISA_PORTABLE; isa <= (int)lti_isa_highest(); isa++)

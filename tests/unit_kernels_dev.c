@@ -47,7 +47,7 @@ static void options_are_checked(void **state)
     } cases[] = {
         {"abacus", "auto", 1, LT_ERR_ARG, "device 'abacus': not one of auto, cpu, cuda"},
         {"cpu", "sse9", 1, LT_ERR_ARG,
-         "isa 'sse9': not one of auto, ref, portable, avx2, avx512, avx512bf16"},
+         "isa 'sse9': not one of auto, ref, portable, avx2, avx512, avx512bf16, avx512fp16"},
         {"cpu", "auto", -1, LT_ERR_ARG, "threads -1: not in 0..1024"},
         {"cpu", "auto", 5000, LT_ERR_ARG, "threads 5000: not in 0..1024"},
     };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static const char *const isas[] = {"ref", "portable", "avx2", "avx512", "avx512bf16"};
+static const char *const isas[] = {"ref", "portable", "avx2", "avx512", "avx512bf16", "avx512fp16"};
 
 typedef struct bench {
     lt_ctx *ctx;

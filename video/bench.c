@@ -39,17 +39,17 @@ static lt_status check(lt_ctx *ctx, lt_bench_options *o, lt_dev *dev)
 /* The first call is not measured: scratch is made and pages are touched in it. The peak is measured between the passes,
  * because what a shared machine sustains changes within a minute. */
 static lt_status time_passes(lt_bench_result *out, lt_dev *dev, const lt_bench_options *o,
-                             lt_status (*fn)(void *), void *arg)
+                             bool conv, lt_status (*fn)(void *), void *arg)
 {
     const int32_t passes = o->passes;
     double t[MAX_PASSES];
     LT_TRY(fn(arg));
-    double peak = lt_peak_flops(dev, o->dtype, PEAK_MS);
+    double peak = lt_peak_flops(dev, o->dtype, conv, PEAK_MS);
     for (int32_t i = 0; i < passes; i++) {
         const double start = lti_now();
         LT_TRY(fn(arg));
         t[i] = lti_now() - start;
-        peak += lt_peak_flops(dev, o->dtype, PEAK_MS);
+        peak += lt_peak_flops(dev, o->dtype, conv, PEAK_MS);
     }
     out->peak_flops = peak / (passes + 1);
     qsort(t, (size_t)passes, sizeof *t, ascending);
@@ -173,7 +173,7 @@ static lt_status dit_measure(lt_bench_result *out, dit_bench *b, lt_dev *dev,
     for (int32_t i = 0; i < o->batch; i++)
         LT_TRY(noise(dev, &b->v[i], n * c->out_channels, 1));
     out->flops = pass_flops(b, c, out->tokens);
-    return time_passes(out, dev, o, dit_pass, b);
+    return time_passes(out, dev, o, false, dit_pass, b);
 }
 
 lt_status lt_bench_dit(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt)
@@ -251,7 +251,7 @@ static lt_status vae_measure(lt_bench_result *out, vae_bench *b, lt_dev *dev,
     LT_TRY(lt_vae_decoder_create(&b->decoder, b->vae, h, w));
     out->flops = lt_vae_decode_flops(&c, h, w, true) +
                  (b->frames - 1) * lt_vae_decode_flops(&c, h, w, false);
-    LT_TRY(time_passes(out, dev, o, vae_pass, b));
+    LT_TRY(time_passes(out, dev, o, true, vae_pass, b));
     out->tokens = b->made;
     return LT_OK;
 }
