@@ -66,6 +66,13 @@ static json_t *row(const char *what, double seconds, double flops, double peak)
                      "flops_per_second", rate, "share_of_peak", rate / peak);
 }
 
+/* A decoding counts its convolutions as the network defines them. */
+static void print_note(void)
+{
+    printf("decoding does fewer operations than are counted (kernels/README.md: Winograd): its\n"
+           "share may be above 100 %%\n");
+}
+
 static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, const char *model,
                              const lt_model_info *info)
 {
@@ -89,6 +96,7 @@ static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, con
                                     steps > 0 ? r->dit_flops / steps : 0, peak));
     json_array_append_new(
         rows, row("decoding, all frames", lti_median(b->decode, repeat), r->vae_flops, conv_peak));
+    print_note();
     const double mib = 1 << 20;
     printf("memory: %.1f MiB of tensors at most, %.1f MiB of the process\n",
            (double)json_integer_value(json_object_get(b->memory, "peak_total")) / mib,
@@ -194,8 +202,10 @@ static lt_status measure_parts(lt_ctx *ctx, lt_dev *dev, const lti_settings *set
     lt_status s = LT_OK;
     if (set->transformer)
         s = measure_part(rows, "transformer, one pass", lt_bench_dit, set->transformer, dev, set);
-    if (s == LT_OK && set->vae)
+    if (s == LT_OK && set->vae) {
         s = measure_part(rows, "decoding, all frames", lt_bench_vae_decode, set->vae, dev, set);
+        if (s == LT_OK) print_note();
+    }
     json_t *all = json_pack("{s:s, s:i, s:o}", "isa", lt_dev_isa(dev), "threads",
                             lt_dev_threads(dev), "parts", rows);
     if (s == LT_OK && set->json_file) s = lti_json_write(ctx, set->json_file, all);

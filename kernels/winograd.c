@@ -7,6 +7,9 @@
  *         tile       mr x nr sums in registers, over all frames and channels of the group; sums of 16 products stay in the cache
  *       last group: transformed back, bias, residual, type
  *
+ * The floor is 16/36 of the direct product's multiply-adds at the FMA rate; 65 to 73 % of that is reached (README.md): tiles are three
+ * quarters of the time, the transforms of weights and input most of the rest.
+ *
  * Weights stay as they are packed, in bf16 too: a transform held in memory would take 3.6 times as much and be waited for. To make
  * it for each block costs about 4 / tiles of the time. Which channels are a group depends on the weight alone, so a
  * pixel's bits do not depend on the block, the threads or absent frames. */

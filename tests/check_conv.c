@@ -1,6 +1,8 @@
 /* check_conv.c: every kind of convolution that a VAE has, at sizes around every tile, then real sizes. */
 #include "tests/check_gemm.h"
 
+#include <stdio.h>
+
 static const lt_dtype types[] = {LT_F32, LT_BF16};
 
 typedef enum kind {
@@ -297,6 +299,10 @@ static void check_real(lt_check *t)
         {.kind = CONV_1X1, .w = 104, .h = 60, .cin = 384, .cout = 1152},
         {.kind = CONV_DOWN, .w = 104, .h = 60, .cin = 192, .cout = 192},
     };
+    if (t->bench && lt_check_begin(t, "conv_note"))
+        printf(
+            "conv: operations as a direct convolution counts them; Winograd's do 16 of 36, so a\n"
+            "share of the peak may be above 100 %%\n");
     for (size_t in = 0; in < LT_COUNT(types) && t->bench; in++)
         for (size_t i = 0; i < LT_COUNT(sizes); i++) {
             shape s = sizes[i];
