@@ -9,6 +9,7 @@ enum {
     LTI_DRIFT_MODES = 3,  /* of lt_drift_mode */
     LTI_DRIFT_WINDOW = 5, /* seconds */
     LTI_DRIFT_STRIP = 8,  /* pictures side by side */
+    LTI_DRIFT_ASKED = 10, /* seconds that a change may take after the prompt that asks for it */
     LTI_DRIFT_ROLLOUTS = 4096
 };
 /* Of a window, in this order. */
@@ -47,6 +48,7 @@ typedef struct lti_drift_rollout {
     json_t *vectors;
     char strip[32]; /* of seed 1 */
     int64_t actions, black, last_vector;
+    int64_t false_actions; /* of them: while a change is going on that the prompt asks for */
     bool acting;
     double first_action; /* seconds; -1: none */
 } lti_drift_rollout;

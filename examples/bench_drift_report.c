@@ -120,10 +120,11 @@ static json_t *windows_json(const lti_drift_rollout *r)
 static json_t *rollout_json(const lti_drift_rollout *r)
 {
     const lti_drift_ends e = lti_drift_ends_of(r);
-    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:o, s:I, s:f, s:I, s:o, s:f, s:O}", "way", r->way,
-                     "scene", r->scene->name, "drift", lti_drift_mode_name(r->mode), "seed",
+    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:f, s:I, s:o, s:f, s:O}", "way",
+                     r->way, "scene", r->scene->name, "drift", lti_drift_mode_name(r->mode), "seed",
                      (json_int_t)r->seed, "change", ends_json(&e), "windows", windows_json(r),
-                     "actions", (json_int_t)r->actions, "first_action_seconds", r->first_action,
+                     "actions", (json_int_t)r->actions, "false_actions",
+                     (json_int_t)r->false_actions, "first_action_seconds", r->first_action,
                      "black_frames", (json_int_t)r->black, "monitor", lti_drift_summary(&r->report),
                      "total_seconds", r->report.total_seconds, "vectors", r->vectors);
 }
@@ -151,8 +152,8 @@ static void spread_end(spread *s)
 }
 
 typedef struct class_row {
-    spread exposure, distance, saturation, sharpness, motion, holds, first, last, actions, alarms,
-        cost, seconds;
+    spread exposure, distance, saturation, sharpness, motion, holds, first, last, actions,
+        false_actions, alarms, cost, seconds;
 } class_row;
 
 static class_row class_of(const lti_rollouts *all, const char *way, const char *scene, int mode)
@@ -171,13 +172,14 @@ static class_row class_of(const lti_rollouts *all, const char *way, const char *
         spread_add(&c.first, e.adherence_first);
         spread_add(&c.last, e.adherence_last);
         spread_add(&c.actions, (double)r->actions);
+        spread_add(&c.false_actions, (double)r->false_actions);
         spread_add(&c.alarms, (double)r->report.alarms);
         spread_add(&c.cost, r->report.drift_seconds / r->report.total_seconds);
         spread_add(&c.seconds, r->report.total_seconds);
     }
-    spread *const v[] = {&c.exposure, &c.distance, &c.saturation, &c.sharpness,
-                         &c.motion,   &c.holds,    &c.first,      &c.last,
-                         &c.actions,  &c.alarms,   &c.cost,       &c.seconds};
+    spread *const v[] = {&c.exposure, &c.distance, &c.saturation, &c.sharpness, &c.motion,
+                         &c.holds,    &c.first,    &c.last,       &c.actions,   &c.false_actions,
+                         &c.alarms,   &c.cost,     &c.seconds};
     for (size_t i = 0; i < LT_COUNT(v); i++)
         spread_end(v[i]);
     return c;
@@ -211,7 +213,8 @@ static void put_spread(FILE *f, const spread *s, int digits, double scale)
 static void put_table(FILE *f, const lti_rollouts *all)
 {
     fputs("<table><tr><th>way<th>scene<th>drift<th>|EV|<th>Delta E<th>chroma<th>sharpness "
-          "log2<th>motion %<th>holds s<th>adherence first %<th>last %<th>actions<th>alarms<th>cost "
+          "log2<th>motion %<th>holds s<th>adherence first %<th>last %<th>actions<th>of them "
+          "false<th>alarms<th>cost "
           "%<th>seconds</tr>\n",
           f);
     for (int i = 0; i < all->count; i++) {
@@ -231,6 +234,7 @@ static void put_table(FILE *f, const lti_rollouts *all)
             put_spread(f, &c.first, 0, 100);
             put_spread(f, &c.last, 0, 100);
             put_spread(f, &c.actions, 1, 1);
+            put_spread(f, &c.false_actions, 1, 1);
             put_spread(f, &c.alarms, 1, 1);
             put_spread(f, &c.cost, 2, 100);
             put_spread(f, &c.seconds, 1, 1);
@@ -369,10 +373,14 @@ static lt_status write_page(lt_ctx *ctx, const lti_rollouts *all, const char *di
         "first and the last half minute. Watching gave the same frames as off in every rollout "
         "(checked), so curves show off and correct. A video that stands still has no drift: "
         "look at motion beside it. It holds until a window is 0.4 EV, 6 Delta E, a fifth of the "
-        "contrast or 0.6 octaves of sharpness from the first, or to the end. Actions are false "
-        "ones where the prompt asks for another light (darkens, switch). Cost is measuring and "
+        "contrast or 0.6 octaves of sharpness from the first, or to the end. An action is a "
+        "stretch of time in which something is taken off; it is false when it begins within %d s "
+        "of "
+        "a prompt that asks for another light or another picture (darkens, switch), since that "
+        "change is "
+        "wanted; later the same scene can drift as any other. Cost is measuring and "
         "correcting over the whole time.",
-        all->seconds, LTI_DRIFT_WINDOW);
+        all->seconds, LTI_DRIFT_WINDOW, LTI_DRIFT_ASKED);
     if (all->inject) {
         fputs(" Fault put in: <code>", f);
         lti_html_text(f, all->inject);

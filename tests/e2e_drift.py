@@ -73,6 +73,8 @@ check(r.returncode == 0, "bench drift: " + r.stderr)
 if r.returncode == 0:
     j = load("d.json")
     check(len(j["rollouts"]) == 3 * (4 + 3) and j["inject"] == "exposure=0.2,into=frames", "bench drift: rollouts")
+    check(all(0 <= x["false_actions"] <= x["actions"] and (x["false_actions"] == 0 or x["scene"] in ("darkens", "switch"))
+              for x in j["rollouts"]), "bench drift: false actions")
     check(all(len(x["windows"]) == 3 and bool(x["vectors"]) == (x["drift"] != "off") for x in j["rollouts"]), "bench drift: windows")
     check(all(x["change"]["holds_seconds"] in (5, 10, 15) and (x["change"]["holds_seconds"] == 15) == (x["change"]["breaks_by"] is None)
               for x in j["rollouts"]), "bench drift: how long it holds")
