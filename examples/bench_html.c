@@ -74,9 +74,41 @@ static void put_table(FILE *f, const json_t *all, bool checked)
     fputs("</table>\n", f);
 }
 
-/* A point a method. */
+static double part_of(const json_t *list, size_t i, const char *key)
+{
+    return json_real_value(json_object_get(json_array_get(list, i), key));
+}
+
+/* A prompt a column: dense, then by how much each method differs from it. */
+static void put_prompts(FILE *f, const json_t *methods)
+{
+    const json_t *first = json_object_get(json_array_get(methods, 0), "by_prompt");
+    const size_t n = json_array_size(first);
+    fputs("<h2>Adherence by prompt</h2>\n<table><tr><th>method", f);
+    for (size_t p = 0; p < n; p++) {
+        fputs("<th>", f);
+        lti_html_text(f, json_string_value(json_object_get(json_array_get(first, p), "prompt")));
+    }
+    fputs("</tr>\n<tr><td><code>dense</code>", f);
+    for (size_t p = 0; p < n; p++)
+        fprintf(f, "<td>%.0f %%",
+                100 * (part_of(first, p, "adherence") - part_of(first, p, "adherence_to_dense")));
+    fputs("</tr>\n", f);
+    for (size_t i = 0; i < json_array_size(methods); i++) {
+        const json_t *list = json_object_get(json_array_get(methods, i), "by_prompt");
+        fputs("<tr><td><code>", f);
+        lti_html_text(f, name_of(methods, i));
+        fputs("</code>", f);
+        for (size_t p = 0; p < n; p++)
+            fprintf(f, "<td>%+.0f", 100 * part_of(list, p, "adherence_to_dense"));
+        fputs("</tr>\n", f);
+    }
+    fputs("</table>\n", f);
+}
+
+/* A point a method. `unit`: of what is drawn upwards, in that of the file. */
 static void put_plot(FILE *f, const json_t *methods, const char *x_key, const char *y_key,
-                     const char *title, const char *x_name, const char *y_name)
+                     double unit, const char *title, const char *x_name, const char *y_name)
 {
     enum { MOST = 64 };
     lti_series s[MOST];
@@ -85,8 +117,8 @@ static void put_plot(FILE *f, const json_t *methods, const char *x_key, const ch
     for (size_t i = 0; i < json_array_size(methods) && n < MOST; i++, n++) {
         const json_t *m = json_array_get(methods, i);
         x[n] = mean_of(m, x_key);
-        y[n] = mean_of(m, y_key);
-        e[n] = error_of(m, y_key);
+        y[n] = mean_of(m, y_key) / unit;
+        e[n] = error_of(m, y_key) / unit;
         s[n] = (lti_series){
             .name = name_of(methods, i), .x = &x[n], .y = &y[n], .error = &e[n], .n = 1};
     }
@@ -97,15 +129,15 @@ static void put_plots(FILE *f, const json_t *methods, bool checked)
 {
     static const char times[] = "whole render, times as fast as dense";
     fputs("<div class='plots'>\n", f);
-    put_plot(f, methods, "density", "psnr_db", "Likeness by density", "density of the whole run",
+    put_plot(f, methods, "density", "psnr_db", 1, "Likeness by density", "density of the whole run",
              "PSNR against dense, dB");
-    put_plot(f, methods, "render_speedup", "psnr_db", "Likeness by speed", times,
+    put_plot(f, methods, "render_speedup", "psnr_db", 1, "Likeness by speed", times,
              "PSNR against dense, dB");
-    put_plot(f, methods, "render_speedup", "structure", "Difference of structure by speed", times,
-             "structure (0: the same)");
+    put_plot(f, methods, "render_speedup", "structure", 1, "Difference of structure by speed",
+             times, "structure (0: the same)");
     if (checked)
-        put_plot(f, methods, "render_speedup", "adherence_to_dense", "Adherence by speed", times,
-                 "adherence less that of dense");
+        put_plot(f, methods, "render_speedup", "adherence_to_dense", 0.01, "Adherence by speed",
+                 times, "adherence less that of dense, points");
     fputs("</div>\n", f);
 }
 
@@ -114,7 +146,8 @@ static void put_introduction(FILE *f, const json_t *all, bool checked)
     fputs("<p>", f);
     lti_html_text(f, json_string_value(json_object_get(all, "model")));
     fprintf(f,
-            ": %dx%d, %d frames, %d steps, %d clips (%d prompts, %d seeds), %d threads. Every clip "
+            ": mode %s, %dx%d, %d frames, %d steps, %d clips (%d prompts, %d of each), %d threads. "
+            "Every clip "
             "is compared with the dense one of the same prompt and seed; &plusmn; is the standard "
             "error over these pairs. Density is keys read over keys there are, of the whole run "
             "with its dense warm-up, and of the sparse passes alone. The noise floor is dense "
@@ -122,8 +155,9 @@ static void put_introduction(FILE *f, const json_t *all, bool checked)
             "Structure is the difference of edges and colours at four sizes, 0 for the same. "
             "Attention and planning are shares of denoising; speed is against dense in the same "
             "run; memory is the device's.",
-            number(all, "width"), number(all, "height"), number(all, "num_frames"),
-            number(all, "num_inference_steps"), number(all, "clips"),
+            json_string_value(json_object_get(all, "mode")), number(all, "width"),
+            number(all, "height"), number(all, "num_frames"), number(all, "num_inference_steps"),
+            number(all, "clips"),
             number(all, "clips") / (number(all, "seeds") > 0 ? number(all, "seeds") : 1),
             number(all, "seeds"), number(all, "threads"));
     if (checked)
@@ -143,6 +177,7 @@ lt_status lti_quality_page(lt_ctx *ctx, const char *path, const json_t *all, con
     put_introduction(f, all, checked);
     put_table(f, all, checked);
     put_plots(f, methods, checked);
+    if (checked) put_prompts(f, methods);
     fputs("<h2>Frames of the first clip</h2>\n", f);
     lt_status s = LT_OK;
     for (size_t i = 0; s == LT_OK && i <= json_array_size(methods); i++) {

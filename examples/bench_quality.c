@@ -214,6 +214,23 @@ static double mean_of(const json_t *method, const char *key)
     return json_real_value(json_object_get(json_object_get(method, key), "mean"));
 }
 
+/* What is right in the clips of each prompt, and how much more that is than in the dense ones of the same seeds. */
+static json_t *by_prompt(const bench *b, const clip *c)
+{
+    const int all = (int)LT_COUNT(prompts);
+    json_t *list = json_array();
+    for (int p = 0; p < all; p++) {
+        double right = 0, more = 0;
+        for (int i = p; i < b->clips; i += all) {
+            right += c[i].right / b->seeds;
+            more += c[i].against_dense / b->seeds;
+        }
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "prompt", prompts[p].text,
+                                              "adherence", right, "adherence_to_dense", more));
+    }
+    return list;
+}
+
 static void report(bench *b, const char *text, const clip *c)
 {
     json_t *m = json_pack("{s:s}", "attention", text);
@@ -222,6 +239,7 @@ static void report(bench *b, const char *text, const clip *c)
         if (!f->checked || b->checked)
             json_object_set_new(m, f->key, spread_json(over(c, b->clips, f->field, f->by)));
     }
+    if (b->checked) json_object_set_new(m, "by_prompt", by_prompt(b, c));
     printf(
         "%-32s %6.3f %6.3f %6.2f+-%4.2f %6.4f %7.4f %7.3f %5.1f%% %5.1f%% %6.2fx %6.2fx %5.1f%%\n",
         text, mean_of(m, "density"), mean_of(m, "sparse_density"), mean_of(m, "psnr_db"),
@@ -325,15 +343,20 @@ static json_t *dense_json(const bench *b)
     return d;
 }
 
+static const char *mode_word(const bench *b)
+{
+    return b->o.mode == LT_MODE_AR ? "ar" : "clip";
+}
+
 static lt_status write_files(bench *b, const char *model, const char *family)
 {
     char path[4096];
-    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:i, s:i, s:i, s:s, s:O}", "model",
-                            model, "family", family, "width", b->o.width, "height", b->o.height,
-                            "num_frames", b->o.num_frames, "num_inference_steps",
-                            b->o.num_inference_steps, "guidance_scale", b->o.guidance_scale,
-                            "clips", b->clips, "seeds", b->seeds, "threads", lt_dev_threads(b->dev),
-                            "isa", lt_dev_isa(b->dev), "methods", b->methods);
+    json_t *all = json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:i, s:i, s:i, s:s, s:O}", "model", model,
+        "family", family, "mode", mode_word(b), "width", b->o.width, "height", b->o.height,
+        "num_frames", b->o.num_frames, "num_inference_steps", b->o.num_inference_steps,
+        "guidance_scale", b->o.guidance_scale, "clips", b->clips, "seeds", b->seeds, "threads",
+        lt_dev_threads(b->dev), "isa", lt_dev_isa(b->dev), "methods", b->methods);
     json_object_set_new(all, "dense", dense_json(b));
     lt_status s = b->set->json_file ? lti_json_write(b->ctx, b->set->json_file, all) : LT_OK;
     if (s == LT_OK && b->set->csv) s = write_csv(b->ctx, b->set->csv, b->methods);
@@ -357,7 +380,7 @@ static lt_status prepare(bench *b, const lt_model_info *info)
     b->o.height = set->size.height;
     b->o.num_frames = set->num_frames;
     b->o.num_inference_steps = set->num_inference_steps;
-    b->o.mode = LT_MODE_CLIP;
+    if (set->mode.word >= 0) b->o.mode = set->mode.word == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
     b->o.progress = watch;
     b->o.progress_user = b;
     LT_TRY(lt_session_validate(b->ctx, info, &b->o));
@@ -384,9 +407,10 @@ static lt_status run(bench *b, const lt_model_options *options)
     LT_TRY(lt_model_open(&b->model, b->dev, options));
     lti_progress_begin(&b->shown, b->set->quiet);
     const char *model = lti_base_name(options->path);
-    printf("%s (%s): %dx%d, %d frames, %d steps, guidance %g, %d clips, %s, %d threads\n", model,
-           info.family, b->o.width, b->o.height, b->o.num_frames, b->o.num_inference_steps,
-           b->o.guidance_scale, b->clips, lt_dev_isa(b->dev), lt_dev_threads(b->dev));
+    printf("%s (%s): mode %s, %dx%d, %d frames, %d steps, guidance %g, %d clips, %s, %d threads\n",
+           model, info.family, mode_word(b), b->o.width, b->o.height, b->o.num_frames,
+           b->o.num_inference_steps, b->o.guidance_scale, b->clips, lt_dev_isa(b->dev),
+           lt_dev_threads(b->dev));
     LT_TRY(measure_all(b, b->set->methods ? b->set->methods : default_methods));
     return write_files(b, model, info.family);
 }

@@ -61,7 +61,7 @@ static const lti_option rows[] = {
      "rate of --fps; --num-frames\nand --seconds count the new frames, of which there are 4k"},
     {"new-only", LTI_FLAG, LTI_RENDER | LTI_ITEM, AT(new_only), NULL, 0, 0,
      "with --video: leave its own frames out of the file"},
-    {"mode", LTI_WORD, LTI_BENCH_SPEED, AT(mode), "clip|ar", 0, 0,
+    {"mode", LTI_WORD, LTI_BENCH_SPEED | LTI_BENCH_QUALITY, AT(mode), "clip|ar", 0, 0,
      "clip: all at once; ar: block after block (default: the model's)"},
     {"mode", LTI_WORD, VIDEO, AT(mode), "clip|ar|extend", 0, 0,
      "clip: all at once; ar: block after block, any length;\nextend[:naive,key=value,...]: clips "
@@ -221,5 +221,8 @@ lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
         return lti_fail(ctx, LT_ERR_ARG, "--video: a clip continues nothing: --mode ar or extend");
     if (s->video && s->image)
         return lti_fail(ctx, LT_ERR_ARG, "--video and --image: one of the two begins the video");
+    if (s->num_frames && s->seconds > 0)
+        return lti_fail(ctx, LT_ERR_ARG, "--seconds %g and --num-frames %d: give one of the two",
+                        s->seconds, s->num_frames);
     return check_attention(ctx, s->attention);
 }

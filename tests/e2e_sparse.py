@@ -48,7 +48,9 @@ r = longtake("bench", "quality", "--model", e2e.MODEL, "--seeds", "1", "--num-in
              "--json", "q.json", "--csv", "q.csv", "--methods", "topk:keep=0.2,tile=1x2x2,warmup=0", "--size", "64x64")
 check(r.returncode == 0, "bench quality: " + r.stderr)
 with open(path("q.json")) as f:
-    rows = json.load(f)["methods"]
+    j = json.load(f)
+    rows = j["methods"]
+check(j["mode"] == "clip", "this model's mode: %r" % j["mode"])
 check(len(rows) == 2 and rows[0]["psnr_db"]["mean"] > 45 and rows[0]["ssim"]["mean"] > 0.99, "noise floor: %r" % rows[:1])
 check(rows[1]["sparse_density"]["mean"] < 0.5 and rows[1]["psnr_db"]["mean"] < rows[0]["psnr_db"]["mean"], "a method: %r" % rows[1:])
 with open(path("page/quality.html")) as f:
@@ -56,6 +58,14 @@ with open(path("page/quality.html")) as f:
 check(page.count("data:image/png;base64,") == 3 and page.count("<svg") == 3 and "http" not in page and page.endswith("</html>\n"),
       "the page is whole and asks nobody")
 check(sorted(os.listdir(path("page"))) == ["quality.html", "strip00.png", "strip01.png", "strip02.png"], "files of the page")
+
+# Block after block as well: the noise floor is near dense there too.
+r = longtake("bench", "quality", "--model", e2e.MODEL, "--mode", "ar", "--seeds", "1", "--num-inference-steps", "1", "--num-frames", "13", "--size",
+             "64x64", "--json", "ar.json", "--methods", "topk:keep=0.2,tile=1x2x2,warmup=0")
+check(r.returncode == 0, "bench quality in blocks: " + r.stderr)
+with open(path("ar.json")) as f:
+    ar = json.load(f)
+check(ar["mode"] == "ar" and ar["methods"][0]["psnr_db"]["mean"] > 45 and ar["methods"][1]["density"]["mean"] < 1, "in blocks: %r" % ar)
 
 # Windows by head: the search writes a file, a render uses it.
 r = longtake("bench", "attention", "--search", "w.txt", "--model", e2e.MODEL, "--seeds", "1", "--num-inference-steps", "2", "--size",
