@@ -271,6 +271,11 @@ static lt_status read_items(batch *b, const char *path)
         line++;
         while (n && strchr(" \t\r\n", text[n - 1]))
             n--;
+        const char *begin = text;
+        if (line == 1 && n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) { /* a byte order mark */
+            begin += 3;
+            n -= 3;
+        }
         if (!n) continue;
         item *items = realloc(b->items, (b->count + 1) * sizeof *items);
         if (!items) {
@@ -283,7 +288,7 @@ static lt_status read_items(batch *b, const char *path)
             snprintf(items[b->count].message, sizeof items->message, "longer than %d bytes",
                      MAX_LINE);
         else
-            read_item(b, &items[b->count], text, (size_t)n);
+            read_item(b, &items[b->count], begin, (size_t)n);
         b->count++;
     }
     if (s == LT_OK && ferror(f))
@@ -394,7 +399,7 @@ static bool is_unrecorded(const lti_job *j)
         !S_ISREG(st.st_mode) || lt_media_inspect(&info, j->ctx, j->output) < 0)
         return false;
     bool same = false;
-    for (int i = 0; i < info.nmetadata; i++) {
+    for (int i = 0; !info.cut && i < info.nmetadata; i++) {
         if (strcmp(info.metadata[i].key, "comment")) continue;
         json_t *said = json_loads(info.metadata[i].value, 0, NULL);
         char *theirs = lti_params_text(said), *ours = lti_params_text(j->params);

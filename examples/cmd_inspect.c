@@ -125,10 +125,22 @@ static json_t *entry_value(const char *text)
     return v ? v : json_string("(not valid UTF-8)");
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcasecmp(text + n - m, end);
+}
+
 static lt_status inspect_media(lt_ctx *ctx, const lti_settings *set, const char *path)
 {
     lt_media_info m;
     LT_TRY(lt_media_inspect(&m, ctx, path));
+    if (m.cut && !ends_with(path, ".part")) { /* of a part nothing else is expected */
+        const int64_t there = m.frames;
+        lt_media_info_free(&m);
+        return lti_fail(ctx, LT_ERR_FORMAT, "'%s' is cut off: it ends at frame %" PRId64, path,
+                        there);
+    }
     json_t *meta = json_object();
     for (int i = 0; i < m.nmetadata; i++)
         json_object_set_new(meta, m.metadata[i].key, entry_value(m.metadata[i].value));
@@ -165,12 +177,6 @@ static lt_status inspect_session(lt_ctx *ctx, const lti_settings *set, const cha
     const lt_status s = print_json(ctx, value, set->json);
     json_decref(value);
     return s;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcasecmp(text + n - m, end);
 }
 
 static lt_status inspect(lt_ctx *ctx, const lti_settings *set, const lti_positional *pos)

@@ -53,7 +53,7 @@ static lt_status fill_options(lti_job *j)
     o->height = s->size.height;
     o->fps = s->fps ? s->fps : j->info->default_fps;
     o->num_frames = s->num_frames;
-    if (!s->num_frames && s->seconds > 0)
+    if (s->seconds > 0)
         o->num_frames = frames_of(s->seconds, o->fps, j->info->frame_scale, s->video != NULL);
     o->num_inference_steps = s->num_inference_steps;
     o->guidance_scale = s->guidance_scale;
@@ -116,7 +116,7 @@ lt_status lti_job_resume(lti_job *j, lt_model *model)
     lt_session_options *o = &j->opt;
     *o = lt_session_options_default();
     o->num_frames = s->num_frames;
-    if (!s->num_frames && s->seconds > 0)
+    if (s->seconds > 0)
         o->num_frames = frames_of(s->seconds, info.fps, j->info->frame_scale,
                                   info.num_frames % j->info->frame_scale == 0);
     if ((o->num_frames ? o->num_frames : info.num_frames) <= info.next_frame)
@@ -168,10 +168,7 @@ void lti_job_describe(const lti_job *j, char *text, size_t size)
     int n = snprintf(text, size, "%dx%d, %d frames at %d fps (%.2f s)", o->width, o->height,
                      o->num_frames, o->fps, (double)o->num_frames / o->fps);
     if (j->set->seconds > 0 && (size_t)n < size)
-        n += snprintf(text + n, size - (size_t)n,
-                      j->set->num_frames ? " [--num-frames wins over --seconds %g]"
-                                         : " [asked for %g s]",
-                      j->set->seconds);
+        n += snprintf(text + n, size - (size_t)n, " [asked for %g s]", j->set->seconds);
     if (j->set->video && (size_t)n < size)
         n += snprintf(text + n, size - (size_t)n,
                       " after %" PRId64 " of '%s' (%.4g a second there), the last %d seen",

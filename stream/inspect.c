@@ -49,6 +49,7 @@ static lt_status count_frames(lt_media_info *out, lt_ctx *ctx, const char *path,
     while (av_read_frame(in, pkt) >= 0) {
         if (pkt->stream_index == stream) {
             out->frames++;
+            out->cut = pkt->flags & AV_PKT_FLAG_CORRUPT; /* of the last one */
             if (pkt->flags & AV_PKT_FLAG_KEY) {
                 keys++;
                 marks += lti_packet_is_marked(pkt->data, (size_t)pkt->size);
@@ -58,6 +59,8 @@ static lt_status count_frames(lt_media_info *out, lt_ctx *ctx, const char *path,
     }
     av_packet_free(&pkt);
     *marked = keys > 0 && marks == keys;
+    /* an index that is written at the end of a file; other formats only guess */
+    if (strstr(in->iformat->name, "mp4")) out->cut |= out->frames < in->streams[stream]->nb_frames;
     return LT_OK;
 }
 

@@ -60,6 +60,7 @@ typedef struct lt_media_info {
     int64_t frames;
     double seconds, fps;
     char codec[32], pix_fmt[32], color[64];
+    bool cut; /* the file ends within a frame, or (MP4) before the frames it announces */
     lt_key_value *metadata; /* owned by the info */
     int32_t nmetadata;
 } lt_media_info;

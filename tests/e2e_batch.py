@@ -156,8 +156,15 @@ check(m[0]["hash"] == m[1]["hash"] and m[0]["bytes"] == m[1]["bytes"] and m[1]["
 check("0 done, 2 skipped, 3 failed of 5" in batch("twice.jsonl").stdout, "twice: a second run")
 
 # A line's length stands in place of the command line's, in frames or in seconds.
+write("length.jsonl", {"prompt": "a red ball", "seed": 1, "seconds": 0.5, "num_frames": 9})
+r = batch("length.jsonl")
+check(r.returncode == 1 and "--seconds 0.5 and --num-frames 9" in r.stderr, "two lengths in a line: %s" % r.stderr)
 write("length.jsonl", {"prompt": "a red ball", "seed": 1, "seconds": 0.5}, {"prompt": "a red ball", "seed": 1, "num-frames": 13},
       {"prompt": "a red ball", "seed": 1})
+with open(path("length.jsonl"), "rb+") as f: # a byte order mark is no part of the first line
+    text = f.read()
+    f.seek(0)
+    f.write(b"\xef\xbb\xbf" + text)
 for option, frames in (("--num-frames=5", [9, 13, 5]), ("--seconds=0.3", [9, 13, 5])):
     r = batch("length.jsonl", "--size", "32x32", "--num-inference-steps", "1", "--fps", "16", option)
     made = [json.loads(longtake("inspect", "out/" + e["file"], "--json").stdout)["frames"] for e in manifest(3)]

@@ -66,8 +66,11 @@ r = render("av1.mp4", "--codec", "av1", "--seconds", "0.9", "--fps", "10", "--se
 check(r.returncode == 0 and "9 frames at 10 fps (0.90 s) [asked for 0.9 s]" in r.stderr, "seconds: %s" % r.stderr)
 check("Svt" not in r.stderr, "the encoder is quiet")
 check(json.loads(longtake("inspect", "av1.mp4", "--json").stdout)["codec"] == "av1", "av1")
-r = render("both.mp4", "--seconds", "5", "--num-frames", "5")
-check("5 frames" in r.stderr and "--num-frames wins over --seconds 5" in r.stderr, "both lengths: %s" % r.stderr)
+refused(render("both.mp4", "--seconds", "5", "--num-frames", "5"), 2, "--seconds 5 and --num-frames 5", "both lengths")
+whole = e2e.read("a.mp4")
+with open(path("cut.mp4"), "wb") as f:
+    f.write(whole[:len(whole) * 4 // 5])
+refused(longtake("inspect", "cut.mp4"), 1, "'cut.mp4' is cut off: it ends at frame", "inspect of a part of a file")
 
 # A first frame.
 render("i.mp4", "--image", "frames/000000.png", "--seed", "3")
