@@ -434,10 +434,11 @@ static void wrong_tensors(void **state)
         lt_status status;
         const char *text;
     } cases[] = {
-        {{.foreign = true, .drop = "blocks.1.norm3.bias"}, LT_ERR_MISSING, "blocks.1.norm3.bias"},
+        {{.foreign = true, .drop = "blocks.1.norm3.bias"}, LT_ERR_MISSING, "blocks.1.norm2.bias"},
         {{.foreign = true, .lose = "blocks.1.norm3.bias"},
          LT_ERR_MISSING,
-         "missing DiT tensor blocks.1.norm3.bias"},
+         "missing DiT tensor blocks.1.norm2.bias"},
+        {{.drop = "blocks.1.norm3.bias"}, LT_ERR_MISSING, "DiT tensor blocks.1.norm3.bias"},
         {{.add = "stray", .lose = "stray"},
          LT_ERR_FORMAT,
          "behind the last tensor, belong to none"},

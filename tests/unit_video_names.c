@@ -33,6 +33,13 @@ static void check(lti_part part, const pair *pairs, size_t n, const char *prefix
         }
         assert_int_equal(kind, LTI_NAME_USED);
         assert_string_equal(out, pairs[i].canonical);
+        /* and back, for messages; of two names for one the first */
+        bool second = false;
+        for (size_t k = 0; k < i; k++)
+            second |= pairs[k].canonical && !strcmp(pairs[k].canonical, pairs[i].canonical);
+        lti_naming_stored(&naming, pairs[i].canonical, out, sizeof out);
+        if (!second && !strstr(names[i], "wrapped_module") && !strstr(names[i], "_orig_mod"))
+            assert_string_equal(out, names[i]);
     }
 }
 

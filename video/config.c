@@ -284,7 +284,9 @@ static void expect(void *user, const char *name, int ndim, const int64_t *dim)
     const lti_entry *e = lti_tensors_find(k->t, name);
     json_object_set_new(k->known, name, json_true());
     if (!e) {
-        finding(k->out->missing, "%s", name);
+        char stored[256];
+        lti_tensors_stored_name(k->t, name, stored, sizeof stored);
+        finding(k->out->missing, "%s", stored);
         return;
     }
     char want[120], have[120];

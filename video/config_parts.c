@@ -27,9 +27,12 @@ static lt_status need(lt_ctx *ctx, const lti_tensors *t, const lti_entry **out, 
 {
     const lti_entry *e = lti_tensors_find(t, name);
     *out = e;
-    if (!e)
+    if (!e) {
+        char stored[256];
+        lti_tensors_stored_name(t, name, stored, sizeof stored);
         return lti_fail(ctx, LT_ERR_MISSING, "%s: the %s tensor \"%s\" is missing",
-                        lti_tensors_path(t), lti_part_name(lti_tensors_part(t)), name);
+                        lti_tensors_path(t), lti_part_name(lti_tensors_part(t)), stored);
+    }
     bool good = e->ndim == ndim;
     for (int i = 0; i < e->ndim; i++)
         good &= e->dim[i] >= 1 && e->dim[i] <= MAX_VOCAB;

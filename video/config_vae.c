@@ -80,9 +80,13 @@ static lt_status read_half(half *h, lt_ctx *ctx, const lti_tensors *t, bool deco
     const lti_entry *in = entry(t, 5, "%s.conv1.weight", side);
     if (!in) return LT_OK;
     const lti_entry *out = entry(t, 5, "%s.head.2.weight", side);
-    if (!out)
-        return lti_fail(ctx, LT_ERR_MISSING, "%s: the VAE tensor \"%s.head.2.weight\" is missing",
-                        lti_tensors_path(t), side);
+    if (!out) {
+        char name[64], stored[256];
+        snprintf(name, sizeof name, "%s.head.2.weight", side);
+        lti_tensors_stored_name(t, name, stored, sizeof stored);
+        return lti_fail(ctx, LT_ERR_MISSING, "%s: the VAE tensor \"%s\" is missing",
+                        lti_tensors_path(t), stored);
+    }
     const int64_t pixels = decoder ? out->dim[0] : in->dim[1];
     if (entry(t, 5, "%s.0.%s.0.residual.2.weight", list, decoder ? "upsamples" : "downsamples") ||
         pixels == 12)

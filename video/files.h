@@ -56,6 +56,8 @@ int64_t lti_tensors_count(const lti_tensors *t);
 const lti_entry *lti_tensors_at(const lti_tensors *t, int64_t i); /* sorted by canonical name */
 const lti_entry *lti_tensors_find(const lti_tensors *t, const char *name); /* NULL when not there */
 const char *lti_tensors_path(const lti_tensors *t);                        /* as opened */
+/* What these files call a tensor, or would: for messages. */
+void lti_tensors_stored_name(const lti_tensors *t, const char *name, char *out, size_t size);
 int64_t
 lti_tensors_parameters(const lti_tensors *t); /* numbers in all tensors that are used; NULL: 0 */
 int32_t lti_tensors_files(const lti_tensors *t);

@@ -266,6 +266,70 @@ lti_name_kind lti_naming_apply(const lti_naming *n, const char *stored, char *ou
     return kind == LTI_NAME_OTHER ? LTI_NAME_USED : kind;
 }
 
+/* ---- and back, for messages ---- */
+
+/* Modules of the VAE's levels, the sampler at their end before the blocks; `#` of a flat list is a place in it. */
+static const rule level_rules[] = {
+    {"decoder.up_blocks.#.upsampler.", "decoder.upsamples.#.upsamples.#."},
+    {"decoder.up_blocks.#.upsamplers.0.", "decoder.upsamples.#."},
+    {"decoder.up_blocks.#.resnets.#.", "decoder.upsamples.#.upsamples.#."},
+    {"decoder.up_blocks.#.resnets.#.", "decoder.upsamples.#."},
+    {"encoder.down_blocks.#.downsampler.", "encoder.downsamples.#.downsamples.#."},
+    {"encoder.down_blocks.#.resnets.#.", "encoder.downsamples.#.downsamples.#."},
+    {"encoder.down_blocks.#.", "encoder.downsamples.#."},
+};
+
+/* `name` behind the prefix: right if it is translated to `canonical`. */
+static bool is_stored(const lti_naming *n, const char *name, const char *canonical, char *out,
+                      size_t size)
+{
+    char back[512];
+    snprintf(out, size, "%s%s", n->prefix, name);
+    return lti_naming_apply(n, out, back, sizeof back) == LTI_NAME_USED && !strcmp(back, canonical);
+}
+
+/* Every rule that could have led to `canonical`, with what follows as it is or as a residual block would have it. */
+static bool try_rules(const lti_naming *n, const rule *rules, size_t count, const char *canonical,
+                      char *out, size_t size)
+{
+    char name[512], inner[256];
+    for (size_t i = 0; i < count; i++) {
+        long num[2] = {0, 0};
+        const char *rest = rules[i].to ? match(rules[i].to, canonical, num) : NULL;
+        if (!rest) continue;
+        if (!strcmp(rules[i].to, "decoder.upsamples.#.")) {
+            if (n->level_size < 1) continue;
+            num[1] = num[0] % n->level_size;
+            num[0] /= n->level_size;
+        }
+        for (size_t k = 0; k < LT_COUNT(residual_rules) && n->part == LTI_PART_VAE; k++) {
+            const long none[2] = {0, 0};
+            long unused[2];
+            const char *leaf = match(residual_rules[k].to, rest, unused);
+            if (!leaf) continue;
+            rewrite(inner, sizeof inner, residual_rules[k].from, none, leaf);
+            rewrite(name, sizeof name, rules[i].from, num, inner);
+            if (is_stored(n, name, canonical, out, size)) return true;
+        }
+        rewrite(name, sizeof name, rules[i].from, num, rest);
+        if (is_stored(n, name, canonical, out, size)) return true;
+    }
+    return false;
+}
+
+void lti_naming_stored(const lti_naming *n, const char *canonical, char *out, size_t size)
+{
+    bool found = !n->foreign;
+    if (!found && n->part == LTI_PART_DIT)
+        found = try_rules(n, dit_rules, LT_COUNT(dit_rules), canonical, out, size);
+    else if (!found && n->part == LTI_PART_TEXT)
+        found = try_rules(n, text_rules, LT_COUNT(text_rules), canonical, out, size);
+    else if (!found && n->part == LTI_PART_VAE)
+        found = try_rules(n, level_rules, LT_COUNT(level_rules), canonical, out, size) ||
+                try_rules(n, vae_rules, LT_COUNT(vae_rules), canonical, out, size);
+    if (!found || !n->foreign) snprintf(out, size, "%s%s", n->prefix, canonical);
+}
+
 /* Training checkpoints hold a model several times: its running average is what the demonstrations of Self-Forcing run, and a critic is
  * nobody's generator. */
 static int wrapper_rank(const char *name, size_t anchor_len)

@@ -26,6 +26,8 @@ void lti_naming_detect(lti_naming *out, lti_part part, const char *const *names,
                        const char *prefix);
 /* Canonical name of `stored` to out, cut to size. */
 lti_name_kind lti_naming_apply(const lti_naming *n, const char *stored, char *out, size_t size);
+/* What a file of this naming calls the tensor `canonical`, for messages; a name of its own that is not known stays canonical. */
+void lti_naming_stored(const lti_naming *n, const char *canonical, char *out, size_t size);
 /* Is there a tensor that only this part has? */
 bool lti_naming_has_part(lti_part part, const char *const *names, int64_t count);
 

@@ -24,6 +24,7 @@ struct lti_tensors {
     lt_ctx *ctx;
     char *path;
     lti_part part;
+    lti_naming naming;
     lti_file **file;
     int32_t files, room;
     lti_entry *entry;
@@ -247,7 +248,7 @@ static lt_status check_twins(lti_tensors *t)
     return LT_OK;
 }
 
-static lt_status fill_entries(lti_tensors *t, lti_naming *naming, const char *prefix)
+static lt_status fill_entries(lti_tensors *t, const char *prefix)
 {
     size_t total = 0;
     for (int32_t i = 0; i < t->files; i++)
@@ -262,12 +263,12 @@ static lt_status fill_entries(lti_tensors *t, lti_naming *naming, const char *pr
     for (int32_t i = 0; i < t->files; i++)
         for (int64_t k = 0; k < t->file[i]->count; k++)
             names[n++] = t->file[i]->tensor[k].name;
-    lti_naming_detect(naming, t->part, names, n, prefix);
+    lti_naming_detect(&t->naming, t->part, names, n, prefix);
     free(names);
 
     for (int32_t i = 0; i < t->files; i++)
         for (int64_t k = 0; k < t->file[i]->count; k++)
-            LT_TRY(add_entry(t, naming, &t->file[i]->tensor[k], i));
+            LT_TRY(add_entry(t, &t->naming, &t->file[i]->tensor[k], i));
     qsort(t->entry, (size_t)t->count, sizeof *t->entry, by_name);
     return check_twins(t);
 }
@@ -277,7 +278,6 @@ lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path, lti
 {
     *out = NULL;
     json_t *map = NULL;
-    lti_naming naming;
     lti_tensors *t = calloc(1, sizeof *t);
     if (!t) return lti_fail(ctx, LT_ERR_MEM, "%s: no memory for %zu bytes", path, sizeof *t);
     t->ctx = ctx;
@@ -290,8 +290,8 @@ lt_status lti_tensors_open(lti_tensors **out, lt_ctx *ctx, const char *path, lti
         s = open_index(t, &map);
     else
         s = add_file(t, path);
-    if (s >= 0) s = fill_entries(t, &naming, prefix);
-    if (s >= 0 && map) s = check_index(t, &naming, map);
+    if (s >= 0) s = fill_entries(t, prefix);
+    if (s >= 0 && map) s = check_index(t, &t->naming, map);
     json_decref(map);
     if (s < 0)
         lti_tensors_close(&t);
@@ -380,6 +380,11 @@ const char *lti_tensors_path(const lti_tensors *t)
     return t->path;
 }
 
+void lti_tensors_stored_name(const lti_tensors *t, const char *name, char *out, size_t size)
+{
+    lti_naming_stored(&t->naming, name, out, size);
+}
+
 int32_t lti_tensors_files(const lti_tensors *t)
 {
     return t->files;
@@ -456,9 +461,12 @@ static lt_status describe(const lti_tensors *t, const char *name, const lti_entr
                           lt_tensor *out)
 {
     const lti_entry *e = lti_tensors_find(t, name);
-    if (!e)
+    if (!e) {
+        char stored[256];
+        lti_tensors_stored_name(t, name, stored, sizeof stored);
         return lti_fail(t->ctx, LT_ERR_MISSING, "%s: the %s tensor \"%s\" is missing", t->path,
-                        lti_part_name(t->part), name);
+                        lti_part_name(t->part), stored);
+    }
     const char *file = t->file[e->file]->path;
     if (!e->dtype)
         return lti_fail(t->ctx, LT_ERR_UNSUPPORTED,
