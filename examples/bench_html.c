@@ -30,7 +30,8 @@ static void put_dense(FILE *f, const json_t *all, bool checked)
 {
     const json_t *d = json_object_get(all, "dense");
     const double share = 100 * json_real_value(json_object_get(d, "attention_share"));
-    fputs("<tr><td><code>dense</code><td>1<td>1<td>&infin;<td>1<td>0<td>1", f);
+    fprintf(f, "<tr><td><code>dense</code><td>%.3f<td>1<td>&infin;<td>1<td>0<td>1",
+            json_real_value(json_object_get(d, "density")));
     if (checked)
         fprintf(f, "<td>%.1f %%<td>0", 100 * json_real_value(json_object_get(d, "adherence")));
     fprintf(f, "<td>%.1f %%<td>1x (%.2f s)<td>1x (%.2f s)<td>0<td>%.1f</tr>\n", share,

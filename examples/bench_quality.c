@@ -328,17 +328,19 @@ static lt_status write_csv(lt_ctx *ctx, const char *path, const json_t *methods)
 /* Means over the dense clips. */
 static json_t *dense_json(const bench *b)
 {
-    double denoise = 0, total = 0, attention = 0, memory = 0, right = 0, n = b->clips;
+    double denoise = 0, total = 0, attention = 0, memory = 0, right = 0, density = 0, n = b->clips;
     for (int i = 0; i < b->clips; i++) {
         const reference *r = &b->reference[i];
         denoise += r->report.denoise_seconds / n;
         total += r->report.total_seconds / n;
         attention += r->report.attention_seconds / r->report.denoise_seconds / n;
         memory += r->memory / n;
+        density += r->report.attention_density / n;
         right += r->right / n;
     }
-    json_t *d = json_pack("{s:f, s:f, s:f, s:f}", "denoise_seconds", denoise, "total_seconds",
-                          total, "attention_share", attention, "memory_mib", memory);
+    json_t *d =
+        json_pack("{s:f, s:f, s:f, s:f, s:f}", "density", density, "denoise_seconds", denoise,
+                  "total_seconds", total, "attention_share", attention, "memory_mib", memory);
     if (b->checked) json_object_set_new(d, "adherence", json_real(right));
     return d;
 }
