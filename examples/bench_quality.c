@@ -27,8 +27,7 @@ static const struct {
 static const char floor_method[] = "topk:keep=1,warmup=0";
 static const char default_methods[] =
     "sta:window=5x3x3 svg:density=0.3 radial:decay=0.2 "
-    "topk:keep=0.3 topk:keep=0.2 topk:keep=0.1 topk:keep=0.1,ramp=0.6 topk:p=0.9 "
-    "topk:keep=0.2,centroid topk:keep=0.1,centroid";
+    "topk:keep=0.3 topk:keep=0.2 topk:keep=0.1 topk:p=0.9 topk:keep=0.1,centroid";
 
 typedef struct clip {
     double psnr, ssim, structure, flicker, flicker_dense, denoise, denoise_dense, total,
@@ -382,7 +381,7 @@ static lt_status prepare(bench *b, const lt_model_info *info)
     b->o.height = set->size.height;
     b->o.num_frames = set->num_frames;
     b->o.num_inference_steps = set->num_inference_steps;
-    if (set->mode.word >= 0) b->o.mode = set->mode.word == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
+    b->o.mode = set->mode.word == LTI_MODE_AR ? LT_MODE_AR : LT_MODE_CLIP;
     b->o.progress = watch;
     b->o.progress_user = b;
     LT_TRY(lt_session_validate(b->ctx, info, &b->o));

@@ -50,7 +50,7 @@ check(r.returncode == 0, "bench quality: " + r.stderr)
 with open(path("q.json")) as f:
     j = json.load(f)
     rows = j["methods"]
-check(j["mode"] == "clip", "this model's mode: %r" % j["mode"])
+check(j["mode"] == "clip", "the mode: %r" % j["mode"])
 check(len(rows) == 2 and rows[0]["psnr_db"]["mean"] > 45 and rows[0]["ssim"]["mean"] > 0.99, "noise floor: %r" % rows[:1])
 check(rows[1]["sparse_density"]["mean"] < 0.5 and rows[1]["psnr_db"]["mean"] < rows[0]["psnr_db"]["mean"], "a method: %r" % rows[1:])
 with open(path("page/quality.html")) as f:
