@@ -102,11 +102,15 @@ typedef struct lt_cache_policy {
     double bias; /* 0 < b <= 1: weight of kept frames outside the sink, log b on their logits */
     double context_time; /* timestep at which kept frames are written, 0..1000 */
     int32_t first;       /* frames of the first block; 0 = block */
+    /* The first block is drawn as the beginning of one of so many frames, whose others are thrown away and drawn again after it: frames
+     * that are drawn together help each other, and the first one has nothing else. 0 = first */
+    int32_t first_of;
     lt_cache_switch on_prompt;
 } lt_cache_policy;
 
 /* "PRESET[:key=value,...]": presets self-forcing, causvid, longlive, longlive-infinity, infinity-rope, infinite-forcing; keys block,
- * window, sink, positions (absolute, relative), sink-positions (fixed, follow), bias, context-time, first, switch (recache, flush, keep).
+ * window, sink, positions (absolute, relative), sink-positions (fixed, follow), bias, context-time, first, first-of, switch (recache,
+ * flush, keep).
  * NULL or "": self-forcing.
  * Errors: LT_ERR_ARG with a message that names the word. */
 LT_MUST_USE LT_API lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx,

@@ -42,6 +42,10 @@ lt_status lt_cache_policy_check(lt_ctx *ctx, const lt_cache_policy *p)
     if (p->first < 0 || p->first > p->block)
         return lti_fail(ctx, LT_ERR_ARG, "cache: a first block of %d frames: not in 0..%d",
                         p->first, p->block);
+    if (p->first_of != 0 && (p->first_of < p->first || p->first_of > p->block))
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "cache: a first block out of one of %d frames: neither 0 nor in %d..%d",
+                        p->first_of, p->first, p->block);
     if (p->on_prompt < LT_CACHE_RECACHE || p->on_prompt > LT_CACHE_KEEP)
         return lti_fail(ctx, LT_ERR_ARG, "cache: switch %d", (int)p->on_prompt);
     if (p->positions != LT_CACHE_ABSOLUTE && p->positions != LT_CACHE_RELATIVE)
@@ -96,6 +100,7 @@ static bool set(lt_cache_policy *p, word key, word v)
         return c >= 0;
     }
     if (lti_word_is(key, "first")) return count(v, &p->first);
+    if (lti_word_is(key, "first-of")) return count(v, &p->first_of);
     if (lti_word_is(key, "switch")) {
         c = choice(v, on_prompt);
         p->on_prompt = c < 0 ? p->on_prompt : (lt_cache_switch)c;
@@ -131,7 +136,8 @@ lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx, const char *t
             return lti_fail(
                 ctx, LT_ERR_ARG,
                 "cache: \"%.*s\" is not a key with a value it takes: block, window, sink, "
-                "first (whole numbers), positions=absolute|relative, sink-positions=fixed|follow, "
+                "first, first-of (whole numbers), positions=absolute|relative, "
+                "sink-positions=fixed|follow, "
                 "switch=recache|flush|keep, bias, context-time",
                 (int)(len > 100 ? 100 : len), at);
         at += len;

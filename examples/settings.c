@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char devices[] = "auto|cpu|cuda", isas[] = "auto|ref|portable|avx2|avx512|avx512bf16|avx512fp16";
+static const char devices[] = "auto|cpu|cuda",
+                  isas[] = "auto|ref|portable|avx2|avx512|avx512bf16|avx512fp16";
 
 #define AT(field) offsetof(lti_settings, field)
 #define VIDEO (LTI_RENDER | LTI_BATCH | LTI_ITEM)
@@ -72,8 +73,8 @@ static const lti_option rows[] = {
     {"cache", LTI_TEXT, VIDEO | LTI_BENCH_SPEED | LTI_BENCH_DRIFT, AT(cache), "PRESET", 0, 0,
      "mode ar: what is kept, self-forcing|causvid|longlive|\nlonglive-infinity|infinity-rope|"
      "infinite-forcing\n[:key=value,...], keys block, window, sink, positions,\nsink-positions, "
-     "bias, context-time, first (frames of the first\nblock), switch (recache|flush|keep, at a new "
-     "prompt)\n(default: the model's)"},
+     "bias, context-time, first (frames of the first\nblock), first-of (drawn together with it and "
+     "thrown away),\nswitch (recache|flush|keep, at a new prompt)\n(default: the model's)"},
     {"attention", LTI_TEXT, VIDEO, AT(attention), "NAME", 0, 0,
      "what is read: NAME[:key=value,...], listed below, such as\n"
      "topk:keep=0.2,warmup=0.25 (default dense)"},
@@ -197,7 +198,8 @@ const char *lti_device_name(const lti_settings *s)
 
 const char *lti_isa_word(const lti_settings *s)
 {
-    static const char *const names[] = {"auto", "ref", "portable", "avx2", "avx512", "avx512bf16", "avx512fp16"};
+    static const char *const names[] = {"auto",   "ref",        "portable",  "avx2",
+                                        "avx512", "avx512bf16", "avx512fp16"};
     return names[s->isa];
 }
 

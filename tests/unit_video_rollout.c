@@ -74,6 +74,30 @@ static void same_bits_everywhere(void **state)
     }
 }
 
+/* The first frame is that of a whole block drawn with it; what follows is drawn after it. */
+static void a_first_frame_out_of_a_block(void **state)
+{
+    (void)state;
+    world w;
+    lt_session_report r;
+    lt_session_options o = options(25);
+    uint64_t whole, part, alone;
+    open_world(&w, "cpu", 2, LT_F32);
+    o.cache = "self-forcing:window=7";
+    whole = render(&w, &o, 1, NULL);
+    o.cache = "self-forcing:window=7,first=1,first-of=3";
+    part = render(&w, &o, 1, &r);
+    assert_int_equal(r.blocks, 3); /* of 1, 3 and 3 latent frames */
+    assert_int_equal(r.step_allocs, 0);
+    o.cache = "self-forcing:window=7,first=1";
+    alone = render(&w, &o, 1, NULL);
+    assert_int_equal(part, whole);
+    assert_int_not_equal(part, alone);
+    o.cache = "self-forcing:window=7,first=2,first-of=3";
+    assert_int_equal(render(&w, &o, 1, NULL), whole);
+    close_world(&w);
+}
+
 /* What has been shown does not depend on how long the video will be. */
 static void a_longer_video_begins_the_same(void **state)
 {
@@ -256,9 +280,13 @@ static void cancelling_ends_a_session(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_everywhere),    cmocka_unit_test(a_longer_video_begins_the_same),
-        cmocka_unit_test(memory_is_constant),      cmocka_unit_test(drawing_again),
-        cmocka_unit_test(bad_options_are_refused), cmocka_unit_test(cancelling_ends_a_session),
+        cmocka_unit_test(same_bits_everywhere),
+        cmocka_unit_test(a_first_frame_out_of_a_block),
+        cmocka_unit_test(a_longer_video_begins_the_same),
+        cmocka_unit_test(memory_is_constant),
+        cmocka_unit_test(drawing_again),
+        cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(cancelling_ends_a_session),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -204,15 +204,21 @@ static void close_block(lti_rollout *r)
     r->drawn = false;
 }
 
-static lt_status open_block(lti_rollout *r, int32_t frames)
+static lt_status reserve(lti_rollout *r, int32_t frames)
 {
     close_block(r);
     r->frames = frames;
     for (int b = 0; b < r->branches; b++)
         LT_TRY(lt_cache_reserve(r->cache[b], frames));
+    return LT_OK;
+}
+
+static lt_status open_block(lti_rollout *r, int32_t frames)
+{
+    LT_TRY(reserve(r, frames));
     lt_scheduler_reset(r->scheduler);
     if (r->bound == lti_rollout_numbers(r))
-        return LT_OK; /* only a first block of one frame is different */
+        return LT_OK; /* only a first block is different */
     r->bound = lti_rollout_numbers(r);
     return lt_scheduler_bind(r->scheduler, r->dev, r->bound);
 }
@@ -238,6 +244,27 @@ static int32_t next_frames(const lti_rollout *r)
     return r->block == 0 && p->first ? p->first : p->block;
 }
 
+/* Frames that are drawn together for the next block. */
+static int32_t drawn_frames(const lti_rollout *r)
+{
+    const lt_cache_policy *p = &r->o.policy;
+    return r->block == 0 && p->first_of ? p->first_of : next_frames(r);
+}
+
+/* Only the first `frames` of what was drawn remain. */
+static lt_status cut_to(lti_rollout *r, int32_t frames)
+{
+    const int32_t drawn = r->frames;
+    const int64_t area = (int64_t)r->o.h * r->o.w;
+    if (drawn == frames) return LT_OK;
+    for (int32_t c = 0; c < r->channels; c++) /* by way of the noise, which is done with */
+        LT_TRY(lt_dev_copy(r->dev, r->noise + (int64_t)c * frames * area,
+                           r->x + (int64_t)c * drawn * area,
+                           (size_t)(frames * area) * sizeof(float)));
+    LT_TRY(reserve(r, frames));
+    return lt_dev_copy(r->dev, r->x, r->noise, (size_t)lti_rollout_numbers(r) * sizeof(float));
+}
+
 lt_status lti_rollout_stand_in(lti_rollout *r)
 {
     LT_TRY(open_block(r, next_frames(r)));
@@ -254,10 +281,11 @@ lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt)
     const int32_t frames = next_frames(r);
     close_block(r);
     LT_TRY(lti_rollout_renew(r, frames));
-    LT_TRY(open_block(r, frames));
+    LT_TRY(open_block(r, drawn_frames(r)));
     lt_status s = draw_noise(r, r->x, -1);
     for (int32_t i = 0; i < r->steps && s >= 0; i++)
         s = step(r, i);
+    if (s >= 0) s = cut_to(r, frames);
     if (s < 0)
         close_block(r);
     else
