@@ -108,6 +108,12 @@ typedef struct lt_cache_policy {
     lt_cache_switch on_prompt;
 } lt_cache_policy;
 
+/* Most frames that are drawn together. */
+static inline int32_t lt_cache_most_open(const lt_cache_policy *p)
+{
+    return p->first_of > p->block ? p->first_of : p->block;
+}
+
 /* "PRESET[:key=value,...]": presets self-forcing, causvid, longlive, longlive-infinity, infinity-rope, infinite-forcing; keys block,
  * window, sink, positions (absolute, relative), sink-positions (fixed, follow), bias, context-time, first, first-of, switch (recache,
  * flush, keep).

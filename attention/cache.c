@@ -47,7 +47,7 @@ static int32_t slots_of(const lt_cache_options *o)
 
 static bool size_up(sizes *s, const lt_cache_options *o)
 {
-    const size_t slots = (size_t)slots_of(o), all = slots + (size_t)o->policy.block;
+    const size_t slots = (size_t)slots_of(o), all = slots + (size_t)lt_cache_most_open(&o->policy);
     const size_t pairs = (size_t)(o->head_dim / 2 - 2 * (o->head_dim / 6));
     size_t frame;
     bool good = lti_mul_size(&frame, (size_t)o->rows, (size_t)o->cols) &&
@@ -108,7 +108,7 @@ static lt_status upload_positions(lt_cache *c, const sizes *s)
     int32_t *host = malloc(s->pos);
     if (!host) return lti_fail(c->ctx, LT_ERR_MEM, "no memory for positions of a cache");
     lt_grid_positions((lt_grid){c->slots, c->o.rows, c->o.cols}, 0, host);
-    lt_grid_positions((lt_grid){c->o.policy.block, c->o.rows, c->o.cols}, 0,
+    lt_grid_positions((lt_grid){lt_cache_most_open(&c->o.policy), c->o.rows, c->o.cols}, 0,
                       host + c->slots * c->tokens * 3);
     const lt_status st = lt_dev_upload(c->dev, c->pos, host, s->pos);
     free(host);
@@ -184,9 +184,10 @@ void lt_cache_destroy(lt_cache **cache)
 lt_status lt_cache_make_room(lt_cache *c, int32_t frames)
 {
     if (c->nopen) return lti_fail(c->ctx, LT_ERR_ARG, "cache: a block is open already");
-    if (frames < 1 || frames > c->o.policy.block)
+    const int32_t most = lt_cache_most_open(&c->o.policy);
+    if (frames < 1 || frames > most)
         return lti_fail(c->ctx, LT_ERR_ARG, "cache: a block of %d frames: not in 1..%d", frames,
-                        c->o.policy.block);
+                        most);
     int32_t over = c->nkept + frames - c->o.policy.window, pinned = 0, n = 0;
     for (int32_t i = 0; i < c->nkept; i++)
         pinned += c->kept[i].pinned;
@@ -295,7 +296,8 @@ static lt_status tell_device(lt_cache *c)
     for (int32_t i = 0; i < c->nopen; i++)
         fill_turn(c, c->slots + i, c->visible[c->nvisible - c->nopen + i].place);
     const int32_t ends[4] = {0, (int32_t)(c->nopen * c->tokens), 0, list_runs(c)};
-    const size_t time = (size_t)(c->slots + c->o.policy.block) * (size_t)c->space.pairs[0] * 2;
+    const size_t time =
+        (size_t)(c->slots + lt_cache_most_open(&c->o.policy)) * (size_t)c->space.pairs[0] * 2;
     union { /* the plan's arrays are ours, though whoever reads them may not change them */
         const void *in;
         void *out;

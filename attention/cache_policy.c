@@ -42,10 +42,10 @@ lt_status lt_cache_policy_check(lt_ctx *ctx, const lt_cache_policy *p)
     if (p->first < 0 || p->first > p->block)
         return lti_fail(ctx, LT_ERR_ARG, "cache: a first block of %d frames: not in 0..%d",
                         p->first, p->block);
-    if (p->first_of != 0 && (p->first_of < p->first || p->first_of > p->block))
+    if (p->first_of != 0 && (p->first_of < p->first || p->first_of > p->window))
         return lti_fail(ctx, LT_ERR_ARG,
                         "cache: a first block out of one of %d frames: neither 0 nor in %d..%d",
-                        p->first_of, p->first, p->block);
+                        p->first_of, p->first, p->window);
     if (p->on_prompt < LT_CACHE_RECACHE || p->on_prompt > LT_CACHE_KEEP)
         return lti_fail(ctx, LT_ERR_ARG, "cache: switch %d", (int)p->on_prompt);
     if (p->positions != LT_CACHE_ABSOLUTE && p->positions != LT_CACHE_RELATIVE)

@@ -46,8 +46,8 @@ static void refuses_policies(void **state)
         {"longlive:bias=nan", "\"bias=nan\" is not"},
         {"longlive:context-time=1001", "context-time 1001"},
         {"longlive:first=4", "a first block of 4 frames: not in 0..3"},
-        {"longlive:first=2,first-of=1", "out of one of 1 frames: neither 0 nor in 2..3"},
-        {"longlive:first-of=4", "out of one of 4 frames: neither 0 nor in 0..3"},
+        {"longlive:first=2,first-of=1", "out of one of 1 frames: neither 0 nor in 2..12"},
+        {"longlive:first-of=13", "out of one of 13 frames: neither 0 nor in 0..12"},
         {"longlive:switch=off", "\"switch=off\" is not"},
     };
     const fixture *f = *state;

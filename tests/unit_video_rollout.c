@@ -95,6 +95,10 @@ static void a_first_frame_out_of_a_block(void **state)
     assert_int_not_equal(part, alone);
     o.cache = "self-forcing:window=7,first=2,first-of=3";
     assert_int_equal(render(&w, &o, 1, NULL), whole);
+    o.cache = "self-forcing:window=7,block=5";
+    whole = render(&w, &o, 1, NULL);
+    o.cache = "self-forcing:window=7,first=1,first-of=5"; /* more than a block */
+    assert_int_equal(render(&w, &o, 1, NULL), whole);
     close_world(&w);
 }
 

@@ -96,7 +96,7 @@ static shape shape_of(const lti_config *c, const lt_session_options *o)
     s.all_frames = s.frames;
     /* checked before: an error cannot come up here */
     s.ar = o->mode == LT_MODE_AR && lti_session_policy(&s.policy, NULL, &c->info, o) >= 0;
-    if (s.ar) s.frames = s.policy.block;
+    if (s.ar) s.frames = lt_cache_most_open(&s.policy);
     lti_extend_policy x;
     s.extend = o->mode == LT_MODE_EXTEND && lti_extend_parse(&x, NULL, &c->info, o->extend) >= 0;
     if (s.extend) s.frames = x.segment;

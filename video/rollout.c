@@ -18,7 +18,7 @@ static lt_status create_run(lti_rollout *r)
         times[i] = lt_scheduler_timestep(r->scheduler, i);
     times[r->steps] = r->o.policy.context_time;
     times[r->steps + 1] = 0;
-    const lti_dit_run_options o = {.frames = r->o.policy.block,
+    const lti_dit_run_options o = {.frames = lt_cache_most_open(&r->o.policy),
                                    .h = r->o.h,
                                    .w = r->o.w,
                                    .batch = r->branches == 2 && r->o.batch ? 2 : 1,
@@ -51,7 +51,7 @@ static size_t latent_bytes(int32_t channels, int32_t frames, int32_t h, int32_t 
 static lt_status create_latents(lti_rollout *r)
 {
     const lti_rollout_options *o = &r->o;
-    const size_t bytes = latent_bytes(r->channels, o->policy.block, o->h, o->w);
+    const size_t bytes = latent_bytes(r->channels, lt_cache_most_open(&o->policy), o->h, o->w);
     LT_TRY(lt_dev_alloc(r->dev, (void **)&r->x, bytes, LT_TAG_LATENT));
     LT_TRY(lt_dev_alloc(r->dev, (void **)&r->noise, bytes, LT_TAG_LATENT));
     for (int b = 0; b < r->branches; b++)
@@ -217,8 +217,7 @@ static lt_status open_block(lti_rollout *r, int32_t frames)
 {
     LT_TRY(reserve(r, frames));
     lt_scheduler_reset(r->scheduler);
-    if (r->bound == lti_rollout_numbers(r))
-        return LT_OK; /* only a first block is different */
+    if (r->bound == lti_rollout_numbers(r)) return LT_OK; /* only a first block is different */
     r->bound = lti_rollout_numbers(r);
     return lt_scheduler_bind(r->scheduler, r->dev, r->bound);
 }
@@ -405,7 +404,9 @@ uint64_t lti_rollout_bytes(const lti_dit_config *c, lt_dtype compute, const lt_c
         ((uint64_t)rows + 1) * 2 * (uint64_t)c->dim * (uint64_t)c->layers * lt_dtype_size(compute);
     const uint64_t solver = 4; /* latents that a solver keeps, at most (UniPC) */
     return lti_rollout_cache_bytes(c, compute, policy, h, w, guided) + branches * text +
-           (2 + branches + solver) * latent_bytes(c->in_channels, policy->block, h, w) +
+           (2 + branches + solver) *
+               latent_bytes(c->in_channels, lt_cache_most_open(policy), h, w) +
            latent_bytes(c->in_channels, policy->window, h, w) + /* history */
-           lti_dit_run_bytes(c, compute, policy->block, h, w, guided && batch ? 2 : 1, steps + 2);
+           lti_dit_run_bytes(c, compute, lt_cache_most_open(policy), h, w, guided && batch ? 2 : 1,
+                             steps + 2);
 }

@@ -69,7 +69,7 @@ static lt_status check_sizes(lt_ctx *ctx, const lt_model_info *info, const lt_se
     if (ar) LT_TRY(lti_session_policy(&policy, ctx, info, o));
     lti_extend_policy segments;
     if (extend) LT_TRY(lti_extend_parse(&segments, ctx, info, o->extend));
-    const int64_t frames = ar       ? policy.window + policy.block
+    const int64_t frames = ar       ? policy.window + lt_cache_most_open(&policy)
                            : extend ? segments.segment
                                     : (o->num_frames - 1) / f + 1;
     const int64_t tokens = frames * (o->width / m) * (o->height / m);
