@@ -54,7 +54,7 @@ def export(out, vae, dit, text, spiece, mean, std):
         "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]})
     write_json(f"{out}/longtake.json", {  # what the command runs the model with unless told otherwise
         "width": 128, "height": 128, "num_frames": 81, "fps": 16, "num_inference_steps": 25, "guidance_scale": 2.0,
-        "flow_shift": sample.SHIFT, "negative_prompt": "", "mode": "ar", "cache": "self-forcing:first=1,window=10",
+        "flow_shift": sample.SHIFT, "negative_prompt": "", "mode": "ar", "cache": "self-forcing:first=1,first-of=4,window=10",
         "ar_num_inference_steps": 10})
 
 
