@@ -62,10 +62,9 @@ static const lti_option rows[] = {
      "rate of --fps; --num-frames\nand --seconds count the new frames, of which there are 4k"},
     {"new-only", LTI_FLAG, LTI_RENDER | LTI_ITEM, AT(new_only), NULL, 0, 0,
      "with --video: leave its own frames out of the file"},
-    {"mode", LTI_WORD, LTI_BENCH_SPEED, AT(mode), "clip|ar", 0, 0,
-     "clip: all at once; ar: block after block (default: the model's)"},
-    {"mode", LTI_WORD, LTI_BENCH_QUALITY, AT(mode), "clip|ar", 0, 0,
-     "clip: all at once, most work for attention (default); ar:\nblock after block"},
+    {"mode", LTI_WORD, LTI_BENCH_SPEED | LTI_BENCH_QUALITY, AT(mode), "clip|ar", 0, 0,
+     "clip: all at once; ar: block after block (default: speed, the\nmodel's; quality, clip, which "
+     "is most work for attention)"},
     {"mode", LTI_WORD, VIDEO, AT(mode), "clip|ar|extend", 0, 0,
      "clip: all at once; ar: block after block, any length;\nextend[:naive,key=value,...]: clips "
      "that go on from each\nother, any length, keys segment (frames), overlap (latent\nframes), "

@@ -49,7 +49,7 @@ static inline void pack_pairs(lti_word *dst, const uint16_t *row, int64_t ld, in
 {
     for (int c = 0; c < 2 * VW; c += VW) {
         const int left = cols - c;
-        const __mmask16 live = left >= VW ? 0xffff : left > 0 ? (__mmask16)((1u << left) - 1) : 0;
+        const __mmask16 live = (__mmask16)((1u << (left < 0 ? 0 : left < VW ? left : VW)) - 1);
         __m512i w = load_half(row + c, live);
         if (ld) w = _mm512_or_si512(w, _mm512_slli_epi32(load_half(row + ld + c, live), 16));
         _mm512_store_si512(dst + c, w);

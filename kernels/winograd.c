@@ -306,11 +306,13 @@ static void multiply(work *k, const float *v, const float *u, float *m, int widt
         rows = least + (i < longer);
         t.a = (const char *)(v + x * p->s.v_tile);
         t.c = m + x * width;
-        t.ahead = k->next.weights_left > 0 ? k->next.weights : t.b;
-        t.ahead_step = k->next.weights_left > 0 ? LINE : 0;
+        const bool more = k->next.weights_left > 0;
+        t.ahead = more ? k->next.weights : t.b;
+        t.ahead_step = more ? LINE : 0;
         p->ops->tile(&t, (int)rows, width);
-        k->next.weights += p->frames * (k->channels / LTI_K_STEP) * t.ahead_step;
-        k->next.weights_left -= p->frames * (k->channels / LTI_K_STEP) * t.ahead_step;
+        const int64_t called = p->frames * (k->channels / LTI_K_STEP) * LINE;
+        if (more) k->next.weights += called;
+        if (more) k->next.weights_left -= called;
         fetch_pixels(k);
     }
 }

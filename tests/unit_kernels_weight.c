@@ -123,22 +123,28 @@ static void elements_are_in_place(void **state)
     }
 }
 
-/* Rounding to nearest even on the way into bf16. */
-static void rounds_to_nearest_even(void **state)
+/* Half of the last place of the type in which a matrix is held: nearest even. */
+static void check_rounding(const char *isa, float u)
 {
-    const float x[] = {1 + 0x1p-8f, 1 + 3 * 0x1p-8f, 1 + 0x1.8p-8f, -1 - 0x1p-8f};
-    const float want[] = {1, 1 + 0x1p-6f, 1 + 0x1p-7f, -1};
+    const float x[] = {1 + u, 1 + 3 * u, 1 + 1.5f * u, -1 - u};
+    const float want[] = {1, 1 + 4 * u, 1 + 2 * u, -1};
     const lt_weight_part part = {.data = x, .dtype = LT_F32, .out = 1};
     const lt_weight_options opt = {.parts = &part, .nparts = 1, .in = 4, .compute = LT_BF16};
     bench b;
     lt_weight *w;
-    (void)state;
-    assert_true(open_bench(&b, "auto"));
+    if (!open_bench(&b, isa)) return;
     assert_int_equal(lt_weight_create(&w, b.dev, &opt), LT_OK);
     for (int k = 0; k < 4; k++)
         assert_float_equal(lti_weight_at(w, 0, k, 0), want[k], 0);
     lt_weight_destroy(b.dev, &w);
     close_bench(&b);
+}
+
+static void rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    check_rounding("portable", 0x1p-8f);
+    check_rounding("avx512fp16", 0x1p-11f);
 }
 
 static void no_memory_leaves_nothing(void **state)
