@@ -87,8 +87,8 @@ static lt_status print_table(speed *b, lt_dev *dev, const lti_settings *set, con
     printf("%s (%s): %dx%d, %d frames, %" PRId64 " tokens, %s, %s, %d threads\n", model,
            info->family, b->opt.width, b->opt.height, b->opt.num_frames, r->tokens,
            lt_dtype_name(info->dtype), lt_dev_isa(dev), lt_dev_threads(dev));
-    printf("peak, mean after the runs: %.1f GFLOP/s, of convolutions %.1f\n", peak / 1e9,
-           conv_peak / 1e9);
+    printf("peak, mean after the runs: %.1f GFLOP/s%s, of convolutions %.1f\n", peak / 1e9,
+           b->peak[0].half_flops > 0 && info->dtype != LT_F32 ? " in f16" : "", conv_peak / 1e9);
     json_array_append_new(rows, row("prompt", lti_median(b->text, repeat), 0, peak));
     const double steps = r->blocks ? (double)r->blocks : r->dit_passes;
     json_array_append_new(rows, row(r->blocks ? "transformer, one block" : "transformer, one pass",

@@ -91,6 +91,8 @@ void lt_bench_end(lt_check *t, const lt_work *w)
            lt_dev_isa(t->dev), median * 1e-6, 50 * spread, rate * 1e-9,
            memory ? "GB/s   " : "GFLOP/s", 100 * rate / peak, memory ? "copy" : "peak",
            100 * rate / peak_now);
+    const double f32 = fmax(now.fma_flops, now.dot_flops);
+    if (!memory && flops_now > f32) printf(", in f16: %3.0f%% of that of f32", 100 * rate / f32);
     if (m->ref_ns > 0)
         printf("  %6.1fx ref", m->ref_ns * (w->ref_scale > 0 ? w->ref_scale : 1) / median);
     printf("\n");
