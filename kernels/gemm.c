@@ -86,18 +86,13 @@ static int most_rows(const product *p, int width)
     return p->ops->mr[width / p->g->w->vl - 1];
 }
 
-static int64_t div_up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
-
 /* Distance of packed pixels of `chunks` chunks: long ones an odd number of cache lines, so that the rows of a tile spread over
  * all sets. */
 static int64_t pixel_bytes(const product *p, int64_t len, int64_t chunks)
 {
     int64_t bytes =
         len * (int64_t)p->element + (p->g->w->half ? chunks * (int64_t)sizeof(float) : 0);
-    if (bytes >= 256) bytes = div_up(bytes, 64) * 64 | 64;
+    if (bytes >= 256) bytes = lti_div_up(bytes, 64) * 64 | 64;
     return bytes;
 }
 
@@ -147,9 +142,9 @@ static void weigh(const product *p, blocks *s)
     const double pack = (double)(pixels * w->kpad) * (p->in_place ? 0.03 : 0.15);
     const double widen = s->b_bytes ? cols * k * 0.08 : 0;
     double sums = w->chunks > 1 ? outs * cols * (double)w->chunks * 0.1 : 0;
-    if (s->group < w->chunks) sums += outs * cols * (double)div_up(w->chunks, s->group) * 0.15;
+    if (s->group < w->chunks) sums += outs * cols * (double)lti_div_up(w->chunks, s->group) * 0.15;
     const int64_t tasks = s->ny * s->nx * s->ncols;
-    const int64_t rounds = div_up(tasks, lt_dev_threads(p->dev));
+    const int64_t rounds = lti_div_up(tasks, lt_dev_threads(p->dev));
     s->cost = (double)rounds * (multiply + pack + widen + sums + 2000);
     if (s->a_bytes + s->c_bytes + s->b_bytes > L2_BUDGET) s->cost *= 4;
 }
@@ -161,17 +156,17 @@ static blocks cut(const product *p)
     const int64_t panels = g->w->panels;
     blocks best = {.cost = 1e300};
     const int64_t wide = g->rows == 1 ? BLOCK_MOST : 128;
-    const int64_t nx0 = div_up(g->cols, wide),
-                  ny0 = div_up(g->rows * div_up(g->cols, nx0), BLOCK_MOST);
+    const int64_t nx0 = lti_div_up(g->cols, wide),
+                  ny0 = lti_div_up(g->rows * lti_div_up(g->cols, nx0), BLOCK_MOST);
     for (int64_t nx = nx0; nx <= nx0 + (g->rows == 1 ? 12 : 1) && nx <= g->cols; nx++)
         for (int64_t ny = ny0; ny <= ny0 + 8 && ny <= g->rows; ny++)
             for (int64_t nc = 1; nc <= 12 && nc <= panels; nc++) {
-                blocks s = {.by = div_up(g->rows, ny),
-                            .bx = div_up(g->cols, nx),
-                            .panels = div_up(panels, nc)};
-                s.ny = div_up(g->rows, s.by);
-                s.nx = div_up(g->cols, s.bx);
-                s.ncols = div_up(panels, s.panels);
+                blocks s = {.by = lti_div_up(g->rows, ny),
+                            .bx = lti_div_up(g->cols, nx),
+                            .panels = lti_div_up(panels, nc)};
+                s.ny = lti_div_up(g->rows, s.by);
+                s.nx = lti_div_up(g->cols, s.bx);
+                s.ncols = lti_div_up(panels, s.panels);
                 weigh(p, &s);
                 if (s.cost < best.cost) best = s;
             }
@@ -251,7 +246,7 @@ static void place_group(work *k)
 
 static int64_t tiles_of(const work *k)
 {
-    return k->h * div_up(k->sums, most_rows(k->p, lti_panel_width(k->p->g->w, k->panel0)));
+    return k->h * lti_div_up(k->sums, most_rows(k->p, lti_panel_width(k->p->g->w, k->panel0)));
 }
 
 /* The input of the next group, in shares that end with this one. */
@@ -263,7 +258,7 @@ static void look_ahead_pixels(work *k)
     const int64_t chunks = lti_min64(w->chunks - k->chunk1, k->chunk1 - k->chunk0);
     const int64_t tiles = tiles_of(k) * (k->panel1 - k->panel0) * (k->chunk1 - k->chunk0);
     k->next.pixels_left = k->p->frames * k->in_h * k->in_w;
-    k->next.pixels_share = div_up(k->next.pixels_left, tiles);
+    k->next.pixels_share = lti_div_up(k->next.pixels_left, tiles);
     k->next.pixel_bytes =
         lti_min64(chunks * w->kc, w->in - k->chunk1 * w->kc) * (int64_t)lt_dtype_size(w->compute);
 }
@@ -287,7 +282,7 @@ static void look_ahead_panel(work *k, int64_t panel)
     const int64_t at = lti_panel_at(w, panel) + lti_chunk_at(w, chunk, width);
     k->next.panel = (const char *)w->data + at * size;
     k->next.panel_left = lti_chunk_len(w, chunk) * w->taps * width * size;
-    k->next.panel_share = div_up(k->next.panel_left, tiles_of(k));
+    k->next.panel_share = lti_div_up(k->next.panel_left, tiles_of(k));
 }
 
 /* A tile calls lines of the next panel; what it has no turns for, and a share of the pixels, is called here after it. */
@@ -416,7 +411,7 @@ static void multiply_panel(work *k, int64_t panel)
     const lt_weight *w = p->g->w;
     lti_tap_at at[LT_MAX_TAPS];
     const int width = lti_panel_width(w, panel);
-    const int64_t tiles = div_up(k->sums, most_rows(p, width));
+    const int64_t tiles = lti_div_up(k->sums, most_rows(p, width));
     const bool last = k->chunk == w->chunks - 1, narrow = p->g->narrow;
     const bool held = k->chunk1 - k->chunk0 == w->chunks; /* sums of one panel at a time */
     float *c = k->c + (held ? 0 : (panel - k->panel0) * k->h * k->sums * w->nr);

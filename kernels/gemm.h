@@ -38,6 +38,10 @@ struct lt_weight {
 /* Fills what isa, compute, out, in and taps decide: nr .. panels. */
 void lti_weight_layout(lt_weight *w);
 
+static inline int64_t lti_div_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
 static inline int lti_panel_width(const lt_weight *w, int64_t panel)
 {
     const int64_t left = w->out - panel * w->nr;

@@ -56,15 +56,10 @@ typedef struct work {
 
 enum { OUT_RUN = 8, LINE = 64 }; /* tiles transformed back at a time */
 
-static int64_t div_up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
-
 /* Elements of a row of n: long ones an odd number of cache lines, so that rows spread over all sets. */
 static int64_t spread(int64_t n)
 {
-    return n < 64 ? n : div_up(n, 16) * 16 | 16;
+    return n < 64 ? n : lti_div_up(n, 16) * 16 | 16;
 }
 
 static int64_t widest(const lt_weight *w)
@@ -100,9 +95,9 @@ static void find_groups(product *p)
     enum { SUMS_TARGET = 96 };
     int64_t most = SUMS_TARGET / (w->kc * w->taps / 9);
     if (most < 1) most = 1;
-    p->groups = div_up(w->chunks, most);
-    p->group = div_up(w->chunks, p->groups);
-    p->groups = div_up(w->chunks, p->group);
+    p->groups = lti_div_up(w->chunks, most);
+    p->group = lti_div_up(w->chunks, p->groups);
+    p->groups = lti_div_up(w->chunks, p->group);
 }
 
 /* Fills the rest of a cut and its cost in cycles of AVX-512 machines; other instruction sets scale all terms alike. */
@@ -122,7 +117,7 @@ static void weigh(const product *p, cut *s)
     const double t = (double)tiles;
     const double multiply = t * k * cols / 2, in = t * k * 7, weights = k * cols * 6;
     const double out = t * cols * (4 + 3.5 * (double)p->groups);
-    const int64_t rounds = div_up(s->ny * s->nx * s->ncols, lt_dev_threads(p->dev));
+    const int64_t rounds = lti_div_up(s->ny * s->nx * s->ncols, lt_dev_threads(p->dev));
     s->cost = (double)rounds * (multiply + in + weights + out + 2000);
     if (s->v_bytes + s->m_bytes + s->u_bytes > L2_BUDGET) s->cost *= 4;
 }
@@ -131,15 +126,15 @@ static cut find_cut(const product *p)
 {
     const int64_t panels = p->g->w->panels;
     cut best = {.cost = 1e300};
-    const int64_t nx0 = div_up(p->tw, TILES_MOST);
+    const int64_t nx0 = lti_div_up(p->tw, TILES_MOST);
     for (int64_t nx = nx0; nx < nx0 + 12 && nx <= p->tw; nx++)
-        for (int64_t by = 1; by <= p->th && by * div_up(p->tw, nx) <= TILES_MOST; by++)
+        for (int64_t by = 1; by <= p->th && by * lti_div_up(p->tw, nx) <= TILES_MOST; by++)
             for (int64_t nc = 1; nc <= 12 && nc <= panels; nc++) {
-                cut s = {.by = by, .bx = div_up(p->tw, nx), .panels = div_up(panels, nc)};
-                s.ny = div_up(p->th, s.by);
-                s.by = div_up(p->th, s.ny);
-                s.nx = div_up(p->tw, s.bx);
-                s.ncols = div_up(panels, s.panels);
+                cut s = {.by = by, .bx = lti_div_up(p->tw, nx), .panels = lti_div_up(panels, nc)};
+                s.ny = lti_div_up(p->th, s.by);
+                s.by = lti_div_up(p->th, s.ny);
+                s.nx = lti_div_up(p->tw, s.bx);
+                s.ncols = lti_div_up(panels, s.panels);
                 weigh(p, &s);
                 if (s.cost < best.cost) best = s;
             }
@@ -184,7 +179,7 @@ static const char *chunk_data(const lt_weight *w, int64_t panel, int64_t chunk)
 
 static int64_t tiles_of(const work *k, int width)
 {
-    return div_up(k->h * k->w, k->p->ops->mr[width / k->p->g->w->vl - 1]);
+    return lti_div_up(k->h * k->w, k->p->ops->mr[width / k->p->g->w->vl - 1]);
 }
 
 /* Block of a task. */
@@ -220,7 +215,7 @@ static void look_ahead_pixels(work *k, int64_t after)
                  .channel = first,
                  .pixel_bytes =
                      lti_min64(channels, w->in - first) * (int64_t)lt_dtype_size(w->compute)};
-    n->share = div_up(p->frames * n->h * n->w, calls);
+    n->share = lti_div_up(p->frames * n->h * n->w, calls);
 }
 
 static void fetch_pixels(work *k)
@@ -436,8 +431,8 @@ lt_status lti_wino_run(lt_dev *dev, const lti_gemm *g)
     if (g->rows == 0 || g->cols == 0) return LT_OK;
     product p = {.g = g, .dev = dev, .frames = g->ntaps / 9};
     p.wino = transforms_of(g->w, &p.ops);
-    p.th = div_up(g->rows, 2);
-    p.tw = div_up(g->cols, 2);
+    p.th = lti_div_up(g->rows, 2);
+    p.tw = lti_div_up(g->cols, 2);
     find_groups(&p);
     p.s = find_cut(&p);
     const int64_t y_bytes = 4 * OUT_RUN * widest(g->w) * (int64_t)sizeof(float);
