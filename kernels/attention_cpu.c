@@ -438,9 +438,9 @@ static lt_status get_memory(job *j)
     return lti_scratch_reserve(j->dev, work > turn ? work : turn);
 }
 
-static lt_status attention(lt_dev *dev, const lt_attention_args *a, const lti_attn_isa *isa)
+/* Of arguments that have been checked. */
+static lt_status run(lt_dev *dev, const lt_attention_args *a, const lti_attn_isa *isa)
 {
-    LT_TRY(lti_check_attention(dev, a));
     const int64_t word_items = isa->pairs ? 2 : 1, keys = isa->keys;
     job j = {.dev = dev, .a = a, .isa = isa, .cols = (int64_t)a->heads * a->head_dim};
     j.scale = fabsf(a->scale) * LOG2E;
@@ -463,6 +463,12 @@ static lt_status attention(lt_dev *dev, const lt_attention_args *a, const lti_at
         lti_parallel(dev, heads * j.nblocks, block_task, &j);
     }
     return LT_OK;
+}
+
+static lt_status attention(lt_dev *dev, const lt_attention_args *a, const lti_attn_isa *isa)
+{
+    LT_TRY(lti_check_attention(dev, a));
+    return run(dev, a, isa);
 }
 
 static lt_status attention_portable(lt_dev *dev, const lt_attention_args *a)
@@ -491,7 +497,7 @@ static lt_status attention_avx512fp16(lt_dev *dev, const lt_attention_args *a)
     bool half = a->q.dtype == LT_BF16;
     LT_TRY(lti_check_attention(dev, a));
     if (half) LT_TRY(lti_attn_fits(&half, dev, a));
-    return attention(dev, a, half ? &lti_attn_avx512fp16 : &lti_attn_avx512);
+    return run(dev, a, half ? &lti_attn_avx512fp16 : &lti_attn_avx512);
 }
 #endif
 

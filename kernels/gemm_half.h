@@ -5,7 +5,7 @@
  * are multiplied by the row's power and added up in f32. Measured against exact sums of random numbers, 256 terms, relative to
  * their root mean square: 1.0e-3 with RUN 32, 1.3e-3 with 64, 2.4e-3 with 256; rounding both inputs to bf16 costs 2.5e-3.
  *
- * The way to f32 takes 7 instructions for 2 vectors of sums, so at RUN 32 a seventh of the time. The group is an f16 twice, because
+ * The way to f32 takes about 7 instructions a vector of sums, beside its RUN products: longer runs are faster and less exact. The group is an f16 twice, because
  * four bytes are spread by the load alone, two need the unit that multiplies. */
 #include <immintrin.h>
 
