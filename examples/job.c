@@ -95,9 +95,6 @@ lt_status lti_job_prepare(lti_job *j)
     LT_TRY(fill_options(j));
     LT_TRY(lt_session_validate(j->ctx, j->info, &j->opt));
     if (j->set->image) {
-        if (!j->info->frame_timesteps && j->opt.mode != LT_MODE_AR)
-            return lti_fail(j->ctx, LT_ERR_UNSUPPORTED,
-                            "--image: the model (%s) takes no first frame", j->info->family);
         LT_TRY(lt_picture_read(&j->image, j->ctx, j->set->image, j->opt.width, j->opt.height));
         j->opt.image = j->image;
     }

@@ -55,7 +55,8 @@ static const lti_option rows[] = {
      "same seed, same video (default: drawn and stated; in a batch\nmade from the item, the same "
      "in every run)"},
     {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0,
-     "first frame; modes clip and extend: for models that take one"},
+     "first frame; modes clip and extend: a model that was not\ntrained with one (Wan2.1 T2V) has "
+     "it replaced in at each step,\nwhich joins less well"},
     {"video", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(video), "FILE", 0, 0,
      "go on with this video, in mode ar or extend: scaled to cover\nthe size, cropped, taken at "
      "the "

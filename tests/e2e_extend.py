@@ -2,6 +2,7 @@
 """longtake render from outside: segments that go on from each other, videos that are continued."""
 import json
 import os
+import shutil
 import subprocess
 
 import e2e
@@ -58,6 +59,19 @@ refused(render("x.mp4", "--video", "long.mp4", "--mode", "clip"), 2, "a clip con
 refused(render("x.mp4", "--video", "long.mp4", "--num-frames", "13"), 2, "12 and 16", "new frames come in fours")
 refused(render("x.mp4", "--new-only"), 2, "--new-only", "new-only alone")
 check(not exists("x.mp4"), "nothing is left of what was refused")
+
+# A model with one time for all frames goes on too, from what it drew, a video, a picture.
+shutil.copytree(e2e.MODEL, path("one-time"))
+with open(path("one-time/model_index.json")) as f:
+    index = json.load(f)
+index["expand_timesteps"] = False
+with open(path("one-time/model_index.json"), "w") as f:
+    json.dump(index, f)
+check(json.loads(longtake("inspect", path("one-time"), "--json").stdout)["family"] == "wan2.1-t2v", "read as Wan2.1")
+for name, count, how in (("ext", 17, EXTEND), ("nai", 17, ["--mode", "extend:naive,segment=9"]), ("vid", 33, ["--video", "long.mp4"]),
+                         ("pic", 9, ["--mode", "clip", "--image", "long/000000.png"])):
+    r = longtake("render", e2e.PROMPT, "-o", name + ".mp4", "--model", "one-time", "--num-frames", "8" if name == "vid" else str(count), *how)
+    check(r.returncode == 0 and frames(name + ".mp4") == count, "one time, %s: %s" % (name, r.stderr))
 
 # A batch knows them too.
 with open(path("items.jsonl"), "w") as f:

@@ -485,18 +485,104 @@ static void bad_options_are_refused(void **state)
     close_world(&w);
 }
 
-/* Wan2.1 has one time for all frames: what is given would be noise to it. */
-static void models_without_frame_times_are_refused(void **state)
+/* ---- models with one time for all frames ---- */
+
+enum { HELD = 16 * 2 * AREA };
+
+typedef struct held {
+    lt_session *s;
+    world *w;
+    lt_scheduler *schedule;
+    float eps[HELD];
+    int32_t seen;
+} held;
+
+/* While the second segment is drawn: its given frames are (1 - sigma) z + sigma eps after each step, eps always the same, and z in the
+ * end. */
+static void look_at_given(void *user, const lt_progress *p)
+{
+    static float z[HELD], x[16 * 4 * AREA];
+    held *h = user;
+    const lti_extend *e = h->s->extend;
+    if (p->phase != LT_PHASE_DENOISE || !e || e->segments != 1) return;
+    const int32_t step = p->step - lti_denoise_steps(e->d);
+    const float sigma = lt_scheduler_sigma(h->schedule, step);
+    download(h->w, z, e->given, HELD);
+    download(h->w, x, lti_denoise_latent(e->d), 16 * 4 * AREA);
+    double square = 0;
+    for (int i = 0; i < HELD; i++) {
+        const float got = frame_of(x, 4, i / (2 * AREA), 0)[i % (2 * AREA)];
+        if (sigma == 0) {
+            assert_true(got == z[i]);
+            continue;
+        }
+        const float eps = (got - (1 - sigma) * z[i]) / sigma;
+        if (step == 1) h->eps[i] = eps;
+        assert_true(fabsf(eps - h->eps[i]) < 1e-5f / sigma);
+        square += (double)(eps * eps);
+    }
+    if (sigma > 0) assert_true(fabs(square / HELD - 1) < 0.3);
+    h->seen++;
+}
+
+static void render_held(world *w, lt_session_options o, uint8_t *video)
+{
+    held h = {.w = w};
+    int64_t frames = 0;
+    o.progress = look_at_given;
+    o.progress_user = &h;
+    h.s = create(w, &o);
+    assert_int_equal(lt_scheduler_create(&h.schedule, w->ctx, &h.s->schedule), LT_OK);
+    if (pull(h.s, video, &frames) != LT_END) fail_msg("%s", lt_error(w->ctx));
+    assert_int_equal(h.seen, lt_scheduler_steps(h.schedule));
+    lt_scheduler_destroy(&h.schedule);
+    lt_session_destroy(&h.s);
+}
+
+/* Wan2.1 T2V: what is given is held at every noise level, with every solver, and exact at the end. */
+static void models_without_frame_times(void **state)
 {
     (void)state;
+    static const float list[] = {1000, 700, 300};
     assert_true(tiny_write_text(folder, "config.json",
                                 "{\"model_type\": \"t2v\", \"num_heads\": 2, \"text_len\": 24, "
                                 "\"dim\": 48, \"eps\": 1e-06}"));
-    world w;
-    open_world(&w, "cpu", 1, LT_F32);
-    lt_session_options o = options(13);
-    refused(&w, &o, "mode extend: model 'wan2.1-t2v' has no timestep for each frame");
-    close_world(&w);
+    world cpu, guard;
+    uint8_t *a = space(), *b = space();
+    open_world(&cpu, "cpu", 2, LT_F32);
+    open_world(&guard, "guard", 1, LT_F32);
+    for (lt_solver solver = LT_SOLVER_EULER; solver <= LT_SOLVER_RENOISE; solver++) {
+        lt_session_options o = options(21);
+        o.solver = solver;
+        o.solver_set = true;
+        o.step_list = solver == LT_SOLVER_RENOISE ? list : NULL;
+        o.step_list_len = o.step_list ? LT_COUNT(list) : 0;
+        o.guidance_scale = solver == LT_SOLVER_DPMPP ? 1 : 4;
+        render_held(&cpu, o, a);
+        render_held(&guard, o, b);
+        assert_memory_equal(a, b, 21 * FRAME_BYTES);
+    }
+    lt_session_options o = options(16); /* what is given tells in what is drawn */
+    o.extend = "segment=13,overlap=2,head=latent";
+    o.given_frames = 5;
+    for (int other = 0; other < 2; other++) {
+        o.given = pictures() + other * FRAME_BYTES / 2;
+        render(&cpu, &o, other ? b : a, NULL);
+    }
+    assert_memory_not_equal(a + 12 * FRAME_BYTES, b + 12 * FRAME_BYTES, FRAME_BYTES);
+    lt_session_options clip = options(9); /* a first frame is kept, whatever the seed */
+    clip.mode = LT_MODE_CLIP;
+    clip.extend = NULL;
+    clip.image = pictures();
+    render(&cpu, &clip, a, NULL);
+    clip.seed = 8;
+    render(&cpu, &clip, b, NULL);
+    assert_memory_equal(a, b, FRAME_BYTES);
+    assert_memory_not_equal(a, b, 9 * FRAME_BYTES);
+    close_world(&cpu);
+    close_world(&guard);
+    free(a);
+    free(b);
     assert_true(tiny_model_write(folder, 1));
 }
 
@@ -514,7 +600,7 @@ int main(void)
         cmocka_unit_test(cancelling),
         cmocka_unit_test(failing_allocations_are_statuses),
         cmocka_unit_test(bad_options_are_refused),
-        cmocka_unit_test(models_without_frame_times_are_refused),
+        cmocka_unit_test(models_without_frame_times),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -18,7 +18,7 @@ struct lti_denoise {
     lt_scheduler *scheduler;
     lti_dit_run *run;
     lti_prompt *prompt[BRANCHES];
-    bool guided, batch;
+    bool guided, batch, frame_times;
     double guidance;
     uint64_t seed;
     int32_t frames, h, w, channels;
@@ -121,6 +121,7 @@ lt_status lti_denoise_create(lti_denoise **out, const lti_denoise_options *o)
     d->guidance = o->guidance;
     d->guided = o->guidance > 1;
     d->batch = d->guided && o->batch;
+    d->frame_times = c->frame_timesteps;
     d->seed = o->seed;
     d->frames = o->frames;
     d->h = o->h;
@@ -181,20 +182,33 @@ void lti_denoise_hold(lti_denoise *d, const float *z, int64_t channel_stride, in
     d->given_frames = frames;
 }
 
-static lt_status impose_given(lti_denoise *d)
+/* Writes the given frames over the latent as they are at noise level `sigma`: clean where the model has a time for each frame.
+ * Where it has one for all they are as noisy as the others, with the noise that the segment began with, so that they too come down
+ * one straight line to what they are (replacement, as in RePaint without its repetitions: Lugmayr et al. 2022, arXiv:2201.09865). Solvers
+ * work number by number: what their history holds of these frames reaches no others. v is free between a step and the next pass. */
+static lt_status impose_given(lti_denoise *d, float sigma)
 {
-    const int64_t frame = (int64_t)d->h * d->w;
-    for (int32_t c = 0; d->given_frames && c < d->channels; c++)
-        LT_TRY(lt_dev_copy(d->dev, d->x + c * d->frames * frame, d->given + c * d->given_stride,
-                           (size_t)(d->given_frames * frame) * sizeof(float)));
+    const int64_t frame = (int64_t)d->h * d->w, n = d->given_frames * frame;
+    const bool noisy = n && !d->frame_times && sigma > 0;
+    if (noisy) LT_TRY(draw(d, d->v[COND], STREAM_LATENT));
+    for (int32_t c = 0; n && c < d->channels; c++) {
+        const int64_t at = c * d->frames * frame;
+        const float *z = d->given + c * d->given_stride;
+        LT_TRY(noisy ? lt_lincomb(d->dev, &(lt_lincomb_args){.out = d->x + at,
+                                                             .x = {z, d->v[COND] + at},
+                                                             .coef = {1 - sigma, sigma},
+                                                             .terms = 2,
+                                                             .n = n})
+                     : lt_dev_copy(d->dev, d->x + at, z, (size_t)n * sizeof(float)));
+    }
     return LT_OK;
 }
 
-/* The given frames' tokens are at time 0, the last entry of the tables; the others at step i. */
+/* The given frames' tokens are at time 0, the last entry of the tables, if the model knows such; the others at step i. */
 static void set_token_times(lti_denoise *d, int32_t i)
 {
     const int64_t tokens = lti_dit_run_tokens(d->run), given = tokens / d->frames * d->given_frames;
-    for (int64_t k = 0; given && k < tokens; k++)
+    for (int64_t k = 0; given && d->frame_times && k < tokens; k++)
         d->token_time[k] = k < given ? lt_scheduler_steps(d->scheduler) : i;
 }
 
@@ -205,7 +219,7 @@ static lt_status pass(lti_denoise *d, int32_t i, int first, int count)
                       .time = i,
                       .progress = (double)i / lt_scheduler_steps(d->scheduler),
                       .branch = first,
-                      .token_time = d->given_frames ? d->token_time : NULL,
+                      .token_time = d->given_frames && d->frame_times ? d->token_time : NULL,
                       .cancel = d->cancel};
     const double skipped = lti_dit_run_skipped(d->run);
     int64_t keys[BRANCHES];
@@ -238,7 +252,7 @@ static lt_status velocity(lti_denoise *d, int32_t i)
 lt_status lti_denoise_step(lti_denoise *d, int32_t i)
 {
     const int32_t steps = lt_scheduler_steps(d->scheduler);
-    if (i == 0) LT_TRY(impose_given(d));
+    if (i == 0) LT_TRY(impose_given(d, lt_scheduler_sigma(d->scheduler, 0)));
     set_token_times(d, i);
     LT_TRY(velocity(d, i));
     char where[64];
@@ -247,7 +261,7 @@ lt_status lti_denoise_step(lti_denoise *d, int32_t i)
     const bool fresh = d->noise && i < steps - 1;
     if (fresh) LT_TRY(draw(d, d->noise, STREAM_STEP + (uint64_t)i));
     LT_TRY(lt_scheduler_step(d->scheduler, i, d->x, d->v[COND], fresh ? d->noise : NULL));
-    return impose_given(d);
+    return impose_given(d, lt_scheduler_sigma(d->scheduler, i + 1));
 }
 
 /* ---- looking ---- */

@@ -1,6 +1,6 @@
 /* denoise.h: noise to latent: the transformer, guidance and a solver, step by step. Private to video/ (and tests).
  *
- *   text rows ─► prompts ┐                      given frames (clean, t = 0) imposed before the first and after every step
+ *   text rows ─► prompts ┐                      given frames (clean, t = 0, or noisy as the rest) imposed before the first and after every step
  *   schedule  ─► tables  ┴─► step i: v = uncond + guidance (cond - uncond) ─► solver ─► latent
  *
  * Everything is reserved on creation; a step allocates nothing once kernels have their scratch (after the first).
@@ -34,7 +34,9 @@ int64_t lti_denoise_numbers(const lti_denoise *d); /* of the latent */
 /* Gives the latent away: the caller frees it with lt_dev_free; the denoiser can only be destroyed afterwards. */
 float *lti_denoise_take_latent(lti_denoise *d);
 /* The first `frames` frames of the latent are given: device, [channels, frames, h * w], channel_stride elements between channels,
- * kept. Tokens of theirs are at time 0. 0 frames: none, as after creation without a first frame. */
+ * kept. Tokens of theirs are at time 0; a model that has one time for all (lti_dit_config.frame_timesteps) sees them at each step with
+ * as much noise as the rest, that of lti_denoise_begin. After the last step they are z in both. 0 frames: none, as after creation
+ * without a first frame. */
 void lti_denoise_hold(lti_denoise *d, const float *z, int64_t channel_stride, int32_t frames);
 /* A new latent from step 0 on: noise of `seed`; a number depends on seed, segment and place only. */
 LT_MUST_USE lt_status lti_denoise_begin(lti_denoise *d, int64_t segment);
@@ -49,7 +51,8 @@ LT_MUST_USE lt_status lti_denoise_step(lti_denoise *d, int32_t i);
 /* Passes and operations so far (lti_dit_flops). */
 int32_t lti_denoise_passes(const lti_denoise *d);
 double lti_denoise_flops(const lti_denoise *d);
-/* The branches' last outputs, device memory, for tests: guided (after guidance this is the conditional's place), unconditional. */
+/* The branches' last outputs, device memory, for tests: guided (after guidance this is the conditional's place; overwritten where frames
+ * are held with noise), unconditional. */
 const float *lti_denoise_velocity(const lti_denoise *d, bool uncond);
 
 /* Device bytes of a denoiser: run, prompts of `rows` text rows each, latents, solver. No device needed. */

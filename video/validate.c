@@ -168,15 +168,10 @@ lt_status lt_session_given_frames(int32_t *out, lt_ctx *ctx, const lt_model_info
 /* What belongs to one mode, and what a video begins with. */
 static lt_status check_start(lt_ctx *ctx, const lt_model_info *info, const lt_session_options *o)
 {
-    const bool extend = o->mode == LT_MODE_EXTEND;
     if (o->mode != LT_MODE_AR && o->cache)
         return lti_fail(ctx, LT_ERR_ARG, "cache '%.100s': only mode ar keeps one", o->cache);
-    if (!extend && o->extend)
+    if (o->mode != LT_MODE_EXTEND && o->extend)
         return lti_fail(ctx, LT_ERR_ARG, "extend '%.100s': only in mode extend", o->extend);
-    if ((extend || (o->image && o->mode == LT_MODE_CLIP)) && !info->frame_timesteps)
-        return lti_fail(ctx, LT_ERR_ARG, "%s: model '%s' has no timestep for each frame%s",
-                        extend ? "mode extend" : "a first frame cannot be given", info->family,
-                        extend ? ", so none can be given to it; modes clip and ar work" : "");
     if (!o->given_frames) return LT_OK;
     if (o->image)
         return lti_fail(ctx, LT_ERR_ARG, "a first frame and a video to continue: one of the two");

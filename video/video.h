@@ -44,7 +44,7 @@ typedef struct lt_model_info {
     int64_t dit_params, text_params, vae_params;
     int32_t spatial_scale, frame_scale; /* VAE: 8, 4 */
     int32_t size_multiple;              /* width and height must be multiples of it: 16 */
-    bool frame_timesteps;               /* takes clean first frames (--image) */
+    bool frame_timesteps;               /* trained with clean first frames (--image) */
     int32_t default_width, default_height, default_frames, default_fps, default_steps;
     double default_guidance, default_shift;
     lt_solver default_solver;
@@ -80,7 +80,9 @@ typedef void lt_progress_fn(void *user, const lt_progress *p); /* on the session
  * cache; any length in constant memory, and a block's frames are handed out before the next block is begun. Any model can be run so;
  * those that were not trained for it show it.
  * EXTEND: segments of a bidirectional model, each begun with the end of the one before; any length in constant memory, and a segment's
- * frames are handed out before the next is begun. For models that take clean frames (lt_model_info.frame_timesteps). */
+ * frames are handed out before the next is begun. Models that were trained with clean frames (lt_model_info.frame_timesteps) see them as
+ * such; others see them at each step with as much noise as the rest (replacement), which needs no training and holds less well. The
+ * same is true of a first frame of CLIP. */
 typedef enum lt_mode { LT_MODE_DEFAULT, LT_MODE_CLIP, LT_MODE_AR, LT_MODE_EXTEND } lt_mode;
 
 /* AR: a prompt that takes the place of the one before, from the first block that begins at its time or later. Frames before that are
