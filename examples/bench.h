@@ -6,6 +6,9 @@
 
 LT_MUST_USE lt_status lti_bench_speed(lt_ctx *ctx, const lti_settings *set,
                                       lti_interrupt *interrupt); /* bench_speed.c */
+/* bench_pace.c: bench speed --seconds S */
+LT_MUST_USE lt_status lti_bench_pace(lt_ctx *ctx, lt_dev *dev, const lti_settings *set,
+                                     const lt_model_options *options, lti_interrupt *interrupt);
 /* bench_attention.c */
 LT_MUST_USE lt_status lti_bench_attention(lt_ctx *ctx, const lti_settings *set);
 /* bench_search.c: bench attention --search FILE */

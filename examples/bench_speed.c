@@ -159,8 +159,9 @@ static double burst(const lt_peak *p, lt_dtype dtype, bool conv)
 
 typedef lt_status bench_fn(lt_bench_result *out, lt_dev *dev, const lt_bench_options *opt);
 
+/* cache: a block of it; NULL: a clip. */
 static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, const char *path,
-                              lt_dev *dev, const lti_settings *set)
+                              const char *cache, lt_dev *dev, const lti_settings *set)
 {
     lt_bench_result r;
     const lt_dtype dtype = set->dtype == LTI_DTYPE_F32 ? LT_F32 : LT_BF16;
@@ -169,9 +170,7 @@ static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, cons
                           .width = set->size.width ? set->size.width : 256,
                           .height = set->size.height ? set->size.height : 256,
                           .num_frames = set->num_frames ? set->num_frames : 9,
-                          .cache = fn != lt_bench_dit || set->mode.word != LTI_MODE_AR ? NULL
-                                   : set->cache                                        ? set->cache
-                                                : "self-forcing",
+                          .cache = cache,
                           .passes = set->repeat};
     lt_peak last;
     LT_TRY(fn(&r, dev, &o));
@@ -194,16 +193,38 @@ static lt_status measure_part(json_t *rows, const char *what, bench_fn *fn, cons
     return LT_OK;
 }
 
+static double share(const json_t *rows, size_t i)
+{
+    return json_real_value(json_object_get(json_array_get(rows, i), "share_of_peak"));
+}
+
+/* A block, beside the clip that has been measured. */
+static lt_status measure_block(json_t *rows, lt_dev *dev, const lti_settings *set)
+{
+    LT_TRY(measure_part(rows, "transformer, one block", lt_bench_dit, set->transformer,
+                        set->cache ? set->cache : "self-forcing", dev, set));
+    if (share(rows, 0) > 0)
+        printf("share of the peak: the clip %.1f %%, the block %.1f %%, %.2f times that\n",
+               100 * share(rows, 0), 100 * share(rows, 1), share(rows, 1) / share(rows, 0));
+    return LT_OK;
+}
+
 static lt_status measure_parts(lt_ctx *ctx, lt_dev *dev, const lti_settings *set)
 {
     if (set->cache && set->mode.word != LTI_MODE_AR)
         return lti_fail(ctx, LT_ERR_ARG, "--cache '%.100s': only mode ar keeps one", set->cache);
+    if (set->seconds > 0)
+        return lti_fail(ctx, LT_ERR_ARG, "--seconds %g: of a whole model", set->seconds);
     json_t *rows = json_array();
     lt_status s = LT_OK;
     if (set->transformer)
-        s = measure_part(rows, "transformer, one pass", lt_bench_dit, set->transformer, dev, set);
+        s = measure_part(rows, "transformer, one pass", lt_bench_dit, set->transformer, NULL, dev,
+                         set);
+    if (s == LT_OK && set->transformer && set->mode.word == LTI_MODE_AR)
+        s = measure_block(rows, dev, set);
     if (s == LT_OK && set->vae) {
-        s = measure_part(rows, "decoding, all frames", lt_bench_vae_decode, set->vae, dev, set);
+        s = measure_part(rows, "decoding, all frames", lt_bench_vae_decode, set->vae, NULL, dev,
+                         set);
         if (s == LT_OK) print_note();
     }
     json_t *all = json_pack("{s:s, s:i, s:o}", "isa", lt_dev_isa(dev), "threads",
@@ -226,7 +247,9 @@ lt_status lti_bench_speed(lt_ctx *ctx, const lti_settings *set, lti_interrupt *i
         s = measure_parts(ctx, dev, set);
     } else if (s == LT_OK) {
         s = lti_model_find(&options, &path, ctx, set);
-        if (s == LT_OK) s = measure(b, dev, set, &options, interrupt);
+        if (s == LT_OK)
+            s = set->seconds > 0 ? lti_bench_pace(ctx, dev, set, &options, interrupt)
+                                 : measure(b, dev, set, &options, interrupt);
     }
     lt_dev_destroy(&dev);
     free(b);

@@ -108,6 +108,8 @@ void lti_pace_add(lti_pace *p, const lt_frames *f, const lt_dev *dev);
  * NULL: fewer than two. */
 json_t *lti_pace_json(const lti_pace *p);
 void lti_pace_close(lti_pace *p);
+/* p50, p90, p99 and the largest of n > 0 numbers: a quantile is the least value that so many are not above. Sorts v. */
+json_t *lti_quantiles_json(double *v, int64_t n);
 
 /* ---- job.c: one render ---- */
 
@@ -145,6 +147,8 @@ typedef struct lti_job {
 /* Checks everything that can be known before the model is loaded, and fills opt and params. ctx, set, model, info, prompt are set.
  * Errors: LT_ERR_ARG and others; the caller closes. */
 LT_MUST_USE lt_status lti_job_prepare(lti_job *j);
+/* Frames of so many seconds, to the nearest whole latent frame; more: they follow others. */
+int32_t lti_frames_of(double seconds, int32_t fps, int32_t scale, bool more);
 /* Instead of that: takes up set->resume. */
 LT_MUST_USE lt_status lti_job_resume(lti_job *j, lt_model *model);
 /* Creates the output, so that a bad place is known before hours of work. */

@@ -12,7 +12,7 @@
 /* ---- before the model is loaded ---- */
 
 /* The nearest 4k+1 frames; 4k of those that continue a video. */
-static int32_t frames_of(double seconds, int32_t fps, int32_t scale, bool more)
+int32_t lti_frames_of(double seconds, int32_t fps, int32_t scale, bool more)
 {
     const double groups = floor((seconds * fps - !more) / scale + 0.5);
     if (more) return scale * (int32_t)(groups < 1 ? 1 : groups);
@@ -54,7 +54,7 @@ static lt_status fill_options(lti_job *j)
     o->fps = s->fps ? s->fps : j->info->default_fps;
     o->num_frames = s->num_frames;
     if (s->seconds > 0)
-        o->num_frames = frames_of(s->seconds, o->fps, j->info->frame_scale, s->video != NULL);
+        o->num_frames = lti_frames_of(s->seconds, o->fps, j->info->frame_scale, s->video != NULL);
     o->num_inference_steps = s->num_inference_steps;
     o->guidance_scale = s->guidance_scale;
     o->flow_shift = s->flow_shift;
@@ -114,8 +114,8 @@ lt_status lti_job_resume(lti_job *j, lt_model *model)
     *o = lt_session_options_default();
     o->num_frames = s->num_frames;
     if (s->seconds > 0)
-        o->num_frames = frames_of(s->seconds, info.fps, j->info->frame_scale,
-                                  info.num_frames % j->info->frame_scale == 0);
+        o->num_frames = lti_frames_of(s->seconds, info.fps, j->info->frame_scale,
+                                      info.num_frames % j->info->frame_scale == 0);
     if ((o->num_frames ? o->num_frames : info.num_frames) <= info.next_frame)
         return lti_fail(j->ctx, LT_ERR_ARG,
                         "'%s' has %" PRId64 " frames already: say how long the whole video shall "

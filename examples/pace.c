@@ -48,8 +48,7 @@ void lti_pace_add(lti_pace *p, const lt_frames *f, const lt_dev *dev)
     if (p->count > 1) p->frames += f->count;
 }
 
-/* Sorts v. A quantile is the least value that so many are not above. */
-static json_t *quantiles(double *v, int64_t n)
+json_t *lti_quantiles_json(double *v, int64_t n)
 {
     static const double part[] = {0.5, 0.9, 0.99};
     double at[LT_COUNT(part)];
@@ -78,11 +77,11 @@ json_t *lti_pace_json(const lti_pace *p)
         v[n + i] = p->drawing[1 + i] + p->decoding[1 + i];
         sum += v[n + i];
     }
-    json_t *all =
-        json_pack("{s:I, s:o, s:o, s:f, s:o*, s:o}", "blocks", (json_int_t)n, "drawing_seconds",
-                  quantiles(v, n), "seconds", quantiles(v + n, n), "frames_per_second",
-                  sum > 0 ? (double)p->frames / sum : 0, "memory_after_block_20",
-                  memory_json(&p->settled), "memory_at_last_block", memory_json(&p->last));
+    json_t *all = json_pack(
+        "{s:I, s:o, s:o, s:f, s:o*, s:o}", "blocks", (json_int_t)n, "drawing_seconds",
+        lti_quantiles_json(v, n), "seconds", lti_quantiles_json(v + n, n), "frames_per_second",
+        sum > 0 ? (double)p->frames / sum : 0, "memory_after_block_20", memory_json(&p->settled),
+        "memory_at_last_block", memory_json(&p->last));
     free(v);
     return all;
 }

@@ -180,6 +180,9 @@ LT_API lt_peak lt_peak_measure(lt_dev *dev, int ms);
 LT_API double lt_peak_of(const lt_peak *p, lt_dtype dtype, bool conv);
 /* That alone, measured over ms milliseconds. */
 LT_API double lt_peak_flops(lt_dev *dev, lt_dtype dtype, bool conv, int ms);
+/* How long `runs` runs of its loop of f32 FMA take (each about a millisecond), after each of which threads meet as they do after an
+ * operation: the same work each time, so what differs is the machine's doing. 0: the processor has no FMA. */
+LT_API double lt_peak_seconds(lt_dev *dev, int64_t runs);
 
 /* Arena: one allocation, handed out from the front, given back by mark. For per-step scratch. */
 typedef struct lt_arena {

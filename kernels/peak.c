@@ -200,6 +200,20 @@ double lt_peak_flops(lt_dev *dev, lt_dtype dtype, bool conv, int ms)
     return lt_peak_of(&p, dtype, conv);
 }
 
+double lt_peak_seconds(lt_dev *dev, int64_t runs)
+{
+#if defined(__x86_64__)
+    run r = {0};
+    const double begun = now_ns();
+    if (!__builtin_cpu_supports("fma")) return 0;
+    for (int64_t i = 0; i < runs; i++)
+        lti_parallel(dev, lt_dev_threads(dev), task_fma, &r);
+    return 1e-9 * (now_ns() - begun);
+#else
+    return 0;
+#endif
+}
+
 lt_peak lt_peak_measure(lt_dev *dev, int ms)
 {
     lt_peak p = {.copy_bytes = 1e9};

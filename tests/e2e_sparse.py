@@ -95,8 +95,15 @@ with open(path("s.json")) as f:
 check(sorted(parts) == ["decoding, all frames", "prompt", "transformer, one pass"] and all(p["seconds"] > 0 for p in parts.values()) and
       parts["transformer, one pass"]["share_of_peak"] > 0, "bench speed: %r" % parts)
 e2e.refused(longtake("bench", "quality", "--search", "x"), 2, "--search", "search in quality")
-e2e.refused(longtake("bench", "--seconds", "5", "speed"), 2, "--seconds", "an option of another benchmark")
-for what, known in (("drift", True), ("speed", False)):
+r = longtake("bench", "speed", "--model", e2e.MODEL, "--size", "32x32", "--seconds", "4", "--num-inference-steps", "1", "--json", "pace.json")
+with open(path("pace.json")) as f:
+    pace = json.load(f)
+check(r.returncode == 0 and pace["blocks"] > 4 and pace["num_frames"] == 65 and pace["first_frame_seconds"] > 0 and
+      pace["seconds"]["p99_to_p50"] >= 1 and pace["seconds"]["p50"] > pace["drawing_seconds"]["p50"], "pace: %r %s" % (pace, r.stderr))
+check("machine_seconds" not in pace or pace["machine_seconds"]["measured"] == (pace["blocks"] + 1) // 2 - 1, "fixed work: %r" % pace)
+e2e.refused(longtake("bench", "speed", "--model", e2e.MODEL, "--seconds", "4", "--mode", "clip"), 2, "--seconds 4: of blocks", "pace of a clip")
+e2e.refused(longtake("bench", "--seconds", "5", "attention"), 2, "--seconds", "an option of another benchmark")
+for what, known in (("drift", True), ("speed", True), ("attention", False)):
     check(("\n  --seconds " in longtake("bench", what, "--help").stdout) == known, "the help of bench " + what)
 
 for args, text in ((("bench", "attention", "--size", "60x64"), "multiples of 16"),
