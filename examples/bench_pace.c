@@ -120,6 +120,7 @@ static lt_status fill(rollout *r, const lti_settings *set, const lt_model_info *
     r->opt.cache = set->cache;
     r->opt.progress = lti_progress_show;
     r->opt.progress_user = &r->shown;
+    r->shown.blocks = true;
     if (r->opt.mode != LT_MODE_AR)
         return lti_fail(r->ctx, LT_ERR_ARG, "--seconds %g: of blocks, in mode ar", set->seconds);
     LT_TRY(lt_session_validate(r->ctx, info, &r->opt));

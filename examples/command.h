@@ -43,6 +43,9 @@ typedef struct lti_progress {
     bool on;
     size_t width; /* characters on the line now */
     double last;  /* when it was written */
+    bool blocks;  /* denoising is told block by block, decoding in between */
+    int32_t from; /* the first block told of ... */
+    double since; /* ... and when */
 } lti_progress;
 void lti_progress_begin(lti_progress *p, bool quiet);
 void lti_progress_show(void *progress, const lt_progress *now); /* an lt_progress_fn */

@@ -84,6 +84,13 @@ static lt_status check_prompt(const lti_job *j)
                     empty ? "the text is empty" : "not valid UTF-8");
 }
 
+static void tell_blocks(lti_job *j)
+{
+    if (!j->progress) return;
+    j->progress->blocks = j->opt.mode == LT_MODE_AR;
+    j->progress->from = 0;
+}
+
 lt_status lti_job_prepare(lti_job *j)
 {
     LT_TRY(check_prompt(j));
@@ -94,6 +101,7 @@ lt_status lti_job_prepare(lti_job *j)
                         j->set->prompt_file);
     LT_TRY(fill_options(j));
     LT_TRY(lt_session_validate(j->ctx, j->info, &j->opt));
+    tell_blocks(j);
     if (j->set->image) {
         LT_TRY(lt_picture_read(&j->image, j->ctx, j->set->image, j->opt.width, j->opt.height));
         j->opt.image = j->image;
@@ -125,6 +133,7 @@ lt_status lti_job_resume(lti_job *j, lt_model *model)
     o->progress_user = j->progress;
     LT_TRY(lt_session_restore(&j->session, model, s->resume, o));
     lt_session_get_options(j->session, o);
+    tell_blocks(j);
     j->first = info.next_frame;
     if (j->prompt && lt_session_prompt(j->session, j->prompt, 0) < 0)
         return lti_fail(j->ctx, LT_ERR_ARG, "'%.80s' cannot be a prompt", j->prompt);

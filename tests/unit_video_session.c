@@ -231,6 +231,58 @@ static void cancelling_ends_any_phase(void **state)
     free(v);
 }
 
+typedef struct counted {
+    int32_t steps, last;
+} counted;
+
+static void count_blocks(void *user, const lt_progress *p)
+{
+    counted *c = user;
+    if (p->phase != LT_PHASE_DENOISE) return;
+    assert_int_equal(p->step, c->last + 1);
+    assert_int_equal(p->steps, c->steps);
+    c->last = p->step;
+}
+
+/* Whatever is short: the first block, the last, or none; a given picture is none of them. */
+static void blocks_are_counted_as_they_are_drawn(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cache;
+        bool image;
+        int32_t frames, blocks;
+    } cases[] = {{"self-forcing:block=3,window=6,first=1", false, 17, 3},
+                 {"self-forcing:block=3,window=6,first=1,first-of=4", false, 17, 3},
+                 {"self-forcing:block=2,window=6", false, 17, 3},
+                 {"self-forcing:block=3,window=6", false, 9, 1},
+                 {"self-forcing:block=2,window=6", true, 17, 2}};
+    world w;
+    uint8_t picture[FRAME_BYTES] = {0};
+    open_world(&w, "cpu", 1, LT_F32);
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        counted c = {.steps = cases[i].blocks};
+        lt_session_options o = options();
+        lt_session *s;
+        lt_frames f;
+        o.mode = LT_MODE_AR;
+        o.cache = cases[i].cache;
+        o.num_frames = cases[i].frames;
+        o.num_inference_steps = 1;
+        o.image = cases[i].image ? picture : NULL;
+        o.progress = count_blocks;
+        o.progress_user = &c;
+        if (lt_session_create(&s, w.model, &o) < 0) fail_msg("%s", lt_error(w.ctx));
+        lt_status st;
+        while ((st = lt_session_next(s, &f)) == LT_OK) {
+        }
+        assert_int_equal(st, LT_END);
+        assert_int_equal(c.last, cases[i].blocks);
+        lt_session_destroy(&s);
+    }
+    close_world(&w);
+}
+
 static void progress_tells_every_phase(void **state)
 {
     (void)state;
@@ -454,6 +506,7 @@ int main(void)
         cmocka_unit_test(a_given_first_frame_is_kept),
         cmocka_unit_test(cancelling_ends_any_phase),
         cmocka_unit_test(progress_tells_every_phase),
+        cmocka_unit_test(blocks_are_counted_as_they_are_drawn),
         cmocka_unit_test(bad_options_name_the_nearest_good_ones),
         cmocka_unit_test(a_prompt_that_is_not_text_is_refused),
         cmocka_unit_test(the_estimate_covers_what_is_taken),

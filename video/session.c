@@ -433,6 +433,7 @@ lt_status lti_session_settle(lt_session *s, lt_status st)
     const bool whole = s->rollout && s->state != LTI_SESSION_NEW; /* it may be saved yet */
     snprintf(s->message, sizeof s->message, "%s", lt_error(s->ctx));
     s->failure = st;
+    if (s->state != LTI_SESSION_NEW) s->report.total_seconds = lti_now() - s->start;
     s->state = LTI_SESSION_FAILED;
     if (st != LT_ERR_CANCELLED || !whole) release_device(s);
     return st;

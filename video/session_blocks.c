@@ -169,6 +169,18 @@ static lt_status draw_judged(lt_session *s)
     return LT_OK;
 }
 
+/* With those that are still to be drawn: a first or a last block may be shorter than the others. */
+static lt_status report_blocks(lt_session *s)
+{
+    lt_cache_policy p;
+    LT_TRY(lti_session_policy(&p, s->ctx, &s->m->config.info, &s->o));
+    const int32_t left = s->frames - s->pushed - lti_rollout_frames(s->rollout);
+    const int32_t done = (int32_t)s->report.blocks;
+    lti_session_progress(s, LT_PHASE_DENOISE, done,
+                         done + (left > 0 ? (left + p.block - 1) / p.block : 0));
+    return LT_OK;
+}
+
 /* Keeps the block that has been handed out and draws the next. The pass that keeps it comes here, not after drawing, so that
  * frames are out before it. Whatever of it is cancelled can be done again. */
 lt_status lti_session_next_block(lt_session *s)
@@ -183,10 +195,7 @@ lt_status lti_session_next_block(lt_session *s)
     allocs += allocations(s) - before;
     count_block(s, lti_now() - t, allocs);
     s->used = 0;
-    const int32_t each = lti_rollout_frames(s->rollout);
-    lti_session_progress(s, LT_PHASE_DENOISE, (int32_t)s->report.blocks,
-                         (s->frames + each - 1) / each);
-    return LT_OK;
+    return report_blocks(s);
 }
 
 static lt_status draw(lt_session *s)
