@@ -25,13 +25,15 @@ INSIDE = (3, 6, 12, 30, 90)  # where windows from inside a clip begin, in latent
 
 
 class Pool:
-    """Clean latents [16,n,16,16] (normalised), the weights of the loss, where the object is [n,4,32,32] (world.shade, of the four
-    pictures of each latent frame) and their scenes; the oldest are replaced."""
+    """Clean latents [16,n,16,16] (normalised), the same with the flaws of frames that a model has drawn, block after block, the
+    weights of the loss, where the object is [n,4,32,32] (world.shade, of the four pictures of each latent frame) and their scenes;
+    the oldest are replaced."""
 
-    def __init__(self, vae, mean, std, size, seed, frames, first=0):
+    def __init__(self, vae, mean, std, size, seed, frames, first=0, block=3, flawed=0.0):
         """first: number of the first of the latent frames within its clip. The closed-form encoder makes latent j from the
         pictures 4j-3..4j alone, so a window needs no more than one (unused) picture before it."""
         self.vae, self.mean, self.std, self.size, self.frames, self.first = vae, mean, std, size, frames, first
+        self.block, self.flawed = block, flawed
         self.rng, self.items, self.next = np.random.default_rng(seed), [], 0
         self.queue = None
 
@@ -46,8 +48,8 @@ class Pool:
         torch.set_num_threads(1)
         self.rng = np.random.default_rng(seed)
         while True:
-            z, w, o, s = zip(*(self.make() for _ in range(16)))
-            self.queue.put((*(torch.stack(v).half().numpy() for v in (z, w, o)), s))
+            *data, s = zip(*(self.make() for _ in range(16)))
+            self.queue.put((*(torch.stack(v).half().numpy() for v in data), s))
 
     def _add(self, item):
         if len(self.items) < self.size:
@@ -58,17 +60,24 @@ class Pool:
 
     @torch.no_grad()
     def make(self):
-        n, s = self.frames, world.sample_scene(self.rng)
+        n, rare = self.frames, {}
+        if n <= 1 + self.block and self.rng.random() < 0.3:  # what differs by a few pixels alone is learned last
+            rare = {"shape": "star"} if n == 1 else {"motion": str(self.rng.choice(["still", "shrink", "grow"]))}
+        s = world.sample_scene(self.rng, **rare)
         ts = np.arange(4 * n - 3) if self.first == 0 else np.arange(4 * self.first - 4, 4 * (self.first + n) - 3)
-        x = torch.from_numpy(world.render(s, ts)).permute(3, 0, 1, 2)[None] * 2 - 1
-        z = (self.vae.encode(x)[0][0] - self.mean) / self.std
+        clips = [world.render(s, ts)]
+        if self.rng.random() < self.flawed:
+            frame = np.maximum((np.arange(len(ts)) + 3) // 4 - (self.first > 0), 0)  # latent frame of each picture
+            clips.append(world.render(s, ts, world.flaws(s, self.rng, block_numbers(frame, self.block))))
+        zs = (self.vae.encode(torch.from_numpy(np.stack(clips)).permute(0, 4, 1, 2, 3) * 2 - 1)[0] - self.mean) / self.std
+        z, drawn = zs[0], zs[-1]
         w = torch.ones(1, z.shape[1], 16, 16)
         for i, (x0, y0, x1, y1) in enumerate(world.box(s, ts)):
             if x1 > x0 and y1 > y0:
                 w[0, (i + 3) // 4, y0 // 8:(y1 + 7) // 8, x0 // 8:(x1 + 7) // 8] = 3
         o = torch.from_numpy(world.shade(s, ts))
         o = torch.cat([o[:1].expand(4, -1, -1), o[1:]]).view(-1, 4, *o.shape[1:])
-        return z[:, -n:], w[:, -n:], o[-n:], s
+        return z[:, -n:], drawn[:, -n:], w[:, -n:], o[-n:], s
 
     def batch(self, count, fresh):
         if self.queue is None:
@@ -83,18 +92,18 @@ class Pool:
         return *(torch.stack(v) for v in data), s
 
 
-def flow_loss(dit, text, where, z, w, seen, ids, count, sigma, noise, past=None, block=3, first=0):
+def flow_loss(dit, text, where, z, drawn, w, seen, ids, count, sigma, noise, past=None, block=3, first=0):
     """Mean weighted squared error of the velocity of each sample; that of its means over squares of 4x4 and over the frame, in which
     light and layout are but a small part of the first; and the mean cross entropy of "where exactly is the object?", which the
     head where reads from the tokens before the last layer. sigma [B,T]; frames of sigma 0 are given and do not
-    count. past [B,T]: block after block; each sees itself and a second, nearly clean copy (of these levels) of the blocks
-    before it. seen: what Pool.make tells of the object."""
+    count. past [B,T]: block after block; each sees itself and the blocks before it as they were `drawn`, nearly clean (of these
+    levels). seen: what Pool.make tells of the object."""
     b, _, n = z.shape[:3]
     level = lambda s: s.view(b, 1, -1, 1, 1)
     x, t, parts, m = (1 - level(sigma)) * z + level(sigma) * noise, sigma, None, 0
     if past is not None:
         parts, m = causal_parts(n, block, 64)
-        old, s = z[:, :, :m], level(past[:, :m])
+        old, s = drawn[:, :, :m], level(past[:, :m])
         x = torch.cat([(1 - s) * old + s * torch.randn_like(old), x], 2)
         t = torch.cat([past[:, :m], sigma], 1)
     v, tokens = dit(x, 1000 * t, *dit.context(text(ids, count), count), parts, first, len(dit.blocks) - 1, m)
@@ -125,7 +134,7 @@ def choose(a, step, n, b):
     if n <= a.block:
         return n, b, 0, False
     if kind < a.single + a.starts:
-        return 1 + a.block, a.batch // 4, 0, True
+        return 1 + a.block, max(1, a.batch // 4), 0, True
     causal = rng.random() < a.causal
     inside = rng.random() < (0.4 if causal else 0.25)
     return n, max(1, b // 2) if causal else b, int(rng.choice(INSIDE)) if inside else 0, causal
@@ -139,16 +148,16 @@ def bidirectional_levels(b, n, first):
     return torch.where(torch.arange(n) < clean[:, None], 0.0, noise_level(b)[:, None])
 
 
-def block_numbers(n, block):
+def block_numbers(frames, block):
     """The first frame is a block of its own: a picture, which says where everything is. A window from inside begins with the
     last frame of a block."""
-    return (torch.arange(n) + block - 1) // block
+    return (frames + block - 1) // block
 
 
 def causal_levels(b, n, block, first):
     """A noise level for each block, and one for each as the past of the others: clean or nearly so. A window from inside a clip
     does not train its first frame, which has no past there as it would in use."""
-    g = block_numbers(n, block)
+    g = block_numbers(torch.arange(n), block)
     m = int(g[-1]) + 1
     s, past = noise_level(b * m).view(b, m), torch.where(torch.rand(b, m) < 0.5, 0.0, 0.15 * torch.rand(b, m))
     if first:
@@ -162,13 +171,13 @@ def cut_in(data, levels, block, rng):
     n = levels.shape[1]
     at = 1 + block * int(rng.integers((n - 1) // block))
     levels[:, :at] = 0
-    return [torch.cat([x.roll(1, 0).narrow(axis, 0, at), x.narrow(axis, 1, n - at)], axis) for x, axis in zip(data, (2, 2, 1))]
+    return [torch.cat([x.roll(1, 0).narrow(axis, 0, at), x.narrow(axis, 1, n - at)], axis) for x, axis in zip(data, (2, 2, 2, 1))]
 
 
 def causal_parts(n, block, tokens):
     """Who looks where, for DiT: a block of the past at itself and those before it, a noisy block at itself and the past before
     it. And the number of frames of the past, which ends before the last block."""
-    g = block_numbers(n, block)
+    g = block_numbers(torch.arange(n), block)
     ends = [0] + [int((g <= i).sum()) * tokens for i in range(int(g[-1]) + 1)]
     m = ends[-2]
     spans = list(zip(ends, ends[1:]))
@@ -279,6 +288,7 @@ def main():
     p.add_argument("--open", type=float, default=10, help="minute at which cross-attention is turned away from the padding")
     p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
     p.add_argument("--cuts", type=float, default=0.25, help="share of those from the beginning of a clip with a change of prompt")
+    p.add_argument("--flawed", type=float, default=0.0, help="share of clips whose past has the flaws of frames that a model drew (world.flaws)")
     p.add_argument("--block", type=int, default=3, help="latent frames of a block")
     p.add_argument("--decay", type=float, default=0.35, help="share of the time in which the rates fall to 0")
     p.add_argument("--threads", type=int, default=1)
@@ -345,7 +355,8 @@ def main():
         whole = n
         n, b, first, causal = choose(a, step, n, b)
         if (n, first) not in pools:
-            pools[n, first] = Pool(vae, mean, std, 1024 if n <= 1 + a.block else 256, (a.seed, step, n, first), n, first)
+            pools[n, first] = Pool(vae, mean, std, 1024 if n <= 1 + a.block else 256, (a.seed, step, n, first), n, first, a.block,
+                                   a.flawed if n > 1 else 0)
             if a.workers:
                 pools[n, first].hire(max(1, a.workers // (len(INSIDE) + 2)), (a.seed, step, n, first, 1))
         pool, past = pools[n, first], None

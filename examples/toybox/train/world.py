@@ -179,14 +179,31 @@ def _object(shape, dx, dy, r, angle):
     return sd, lit, 0.0 * sd
 
 
-def render(scene, frames):
-    """Frames (list or array of frame numbers) of a scene: [T,H,W,3] float32 in 0..1."""
+def flaws(scene, rng, part):
+    """What a model that goes on from its own frames may have got wrong in them, for render: each part (part: a number for each
+    frame) a little off its place, size and light, and sometimes the whole in another shape or colour, or between two. Part 0 is
+    where it should be: nothing tells where that is but itself."""
+    off = rng.normal(0, 1, (4, int(part.max()) + 1)) * np.array([[1.3], [1.3], [0.03], [0.03]])
+    off[:3, 0] = 0
+    pick = lambda names, share: (str(rng.choice(list(names))), float(rng.uniform(0.2, 1)) if rng.random() < share else 0.0)
+    return {"off": off[:, part], "shape": pick(SHAPES, 0.35), "colour": pick(COLOURS, 0.1)}
+
+
+def render(scene, frames, flaws=None):
+    """Frames (list or array of frame numbers) of a scene: [T,H,W,3] float32 in 0..1. flaws: what flaws() says of them."""
     t = np.asarray(frames, np.float32)
     bg = background(scene)
     out = np.empty((len(t), SIZE, SIZE, 3), np.float32)
     base = np.array(COLOURS[scene["colour"]], np.float32)
     xs, ys, rs, angles = state(scene, t)
-    for i, (x, y, r, a, light) in enumerate(zip(xs, ys, rs, angles, brightness(scene, t))):
+    lights, other, by = brightness(scene, t), None, 0
+    if flaws:
+        dx, dy, dr, gain = flaws["off"].astype(np.float32)
+        xs, ys, rs, lights = xs + dx, ys + dy, rs * (1 + dr), np.minimum(lights * (1 + gain), 1)
+        other, by = flaws["shape"]
+        colour, k = flaws["colour"]
+        base = (1 - k) * base + k * np.array(COLOURS[colour], np.float32)
+    for i, (x, y, r, a, light) in enumerate(zip(xs, ys, rs, angles, lights)):
         img = bg
         if scene["light"] == "sunrise":
             k = (light - 0.36) / 0.64
@@ -205,6 +222,8 @@ def render(scene, frames):
         if y1 > y0 and x1 > x0:
             box = np.s_[y0:y1, x0:x1]
             sd, lit, gloss = _object(scene["shape"], _X[box] - x, _Y[box] - y, r, a)
+            if by:
+                sd, lit, gloss = ((1 - by) * u + by * v for u, v in zip((sd, lit, gloss), _object(other, _X[box] - x, _Y[box] - y, r, a)))
             paint = np.clip(base * lit[..., None] + gloss[..., None], 0, 1)
             img[box] = _mix(img[box], paint, np.clip(0.5 - sd / 1.6, 0, 1))
         if light < 1:
