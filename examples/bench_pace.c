@@ -120,7 +120,6 @@ static lt_status fill(rollout *r, const lti_settings *set, const lt_model_info *
     r->opt.cache = set->cache;
     r->opt.progress = lti_progress_show;
     r->opt.progress_user = &r->shown;
-    r->shown.blocks = true;
     if (r->opt.mode != LT_MODE_AR)
         return lti_fail(r->ctx, LT_ERR_ARG, "--seconds %g: of blocks, in mode ar", set->seconds);
     LT_TRY(lt_session_validate(r->ctx, info, &r->opt));
@@ -141,6 +140,7 @@ lt_status lti_bench_pace(lt_ctx *ctx, lt_dev *dev, const lti_settings *set,
     if (s == LT_OK) {
         lt_model_get_info(model, &info);
         lti_progress_begin(&r.shown, set->quiet);
+        r.shown.blocks = true;
         s = roll_out(&r, model, interrupt);
     }
     if (s == LT_OK) s = print_pace(&r, set, lti_base_name(options->path), &info);

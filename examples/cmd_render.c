@@ -107,6 +107,7 @@ static void print_result(const lti_job *j)
            " frames, %dx%d, %d fps; %.1f s (text %.1f, denoising %.1f, decoding %.1f)\n",
            j->made, j->frames, j->opt.width, j->opt.height, j->opt.fps, r->total_seconds,
            r->text_seconds, r->denoise_seconds, r->decode_seconds);
+    fflush(stdout); /* a signal may end the program before the report is written */
 }
 
 /* From checked settings to the finished file; the device and model live here. */

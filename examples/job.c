@@ -276,6 +276,31 @@ static lt_status save(lti_job *j, bool cancelled)
     return cancelled && s == LT_ERR_ARG ? LT_OK : s;
 }
 
+/* Both have failed, or one. */
+static lt_status join(lti_job *j, lt_status s, const char *why, lt_status then)
+{
+    char next[512];
+    snprintf(next, sizeof next, "%s", lt_error(j->ctx));
+    if (then >= 0) return lti_fail(j->ctx, s, "%s", why);
+    if (!strncmp(next, why, strlen(why))) return lti_fail(j->ctx, s, "%s", next);
+    return lti_fail(j->ctx, s, "%s; %s", why, next);
+}
+
+/* What has been made when something fails may have cost hours. */
+static lt_status keep_frames(lti_job *j, lt_status s)
+{
+    char why[512];
+    const char *made;
+    j->frames = lt_writer_frames(j->writer);
+    if (!j->frames) return s;
+    snprintf(why, sizeof why, "%s", lt_error(j->ctx));
+    const lt_status kept = lt_writer_finish_partial(j->writer, &made);
+    if (kept < 0) return join(j, s, why, kept);
+    j->made = made;
+    return lti_fail(j->ctx, s, "%s; the first %" PRId64 " frames are in '%s'", why, j->frames,
+                    made);
+}
+
 lt_status lti_job_run(lti_job *j, lt_model *model)
 {
     if (!j->session) LT_TRY(lt_session_create(&j->session, model, &j->opt));
@@ -293,12 +318,12 @@ lt_status lti_job_run(lti_job *j, lt_model *model)
     lt_session_get_report(j->session, &j->report);
     j->prompts = lti_marks_json(j->session, j->opt.fps);
     const bool cancelled = s == LT_ERR_CANCELLED;
-    if (s != LT_OK && !cancelled) return s;
+    if (s != LT_OK && !cancelled) return keep_frames(j, s);
     char why[512];
     const lt_status saved = save(j, cancelled);
     if (saved < 0) snprintf(why, sizeof why, "%s", lt_error(j->ctx)); /* finishing has its own */
     const lt_status finished = finish(j, cancelled);
-    return saved < 0 ? lti_fail(j->ctx, saved, "%s", why) : finished;
+    return saved < 0 ? join(j, saved, why, cancelled ? LT_OK : finished) : finished;
 }
 
 void lti_job_close(lti_job *j)

@@ -90,8 +90,8 @@ json_t *lti_peak_json(lt_dev *dev, int ms, lt_peak *peak)
 static json_t *rate_json(double seconds, double flops, double peak)
 {
     const double rate = seconds > 0 ? flops / seconds : 0;
-    return json_pack("{s:f, s:f, s:f, s:f}", "seconds", seconds, "flops", flops, "flops_per_second",
-                     rate, "share_of_peak", peak > 0 ? rate / peak : 0);
+    return json_pack("{s:f, s:f, s:f, s:o}", "seconds", seconds, "flops", flops, "flops_per_second",
+                     rate, "share_of_peak", peak > 0 ? json_real(rate / peak) : json_null());
 }
 
 /* How its bytes come about: frames x tokens x layers x two (key, value) x width x bytes of a number x branches, and tables. */
@@ -112,10 +112,12 @@ lt_status lti_report_write(lt_ctx *ctx, const char *path, const lti_job *j)
     const lt_session_report *r = &j->report;
     const lt_estimate *e = &j->estimate;
     const lt_dtype type = j->info->dtype;
-    lt_peak peak;
+    lt_peak peak = {0};
     json_t *memory = lti_memory_json(j->dev); /* before the peak takes its own */
     json_t *pace = lti_pace_json(&j->pace);
-    json_t *machine = lti_peak_json(j->dev, 30, &peak);
+    /* who has stopped a render does not wait for it */
+    json_t *machine =
+        lti_interrupted(j->interrupt) ? json_null() : lti_peak_json(j->dev, 30, &peak);
     json_t *blocks =
         json_pack("{s:I, s:f, s:I, s:o, s:O*, s:o*}", "count", (json_int_t)r->blocks, "seconds_max",
                   r->block_seconds_max, "cache_bytes", (json_int_t)r->cache_bytes, "cache",

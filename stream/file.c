@@ -35,6 +35,7 @@ static int read_some(void *opaque, uint8_t *buf, int size)
 static int write_all(void *opaque, uint8_t *buf, int size)
 {
     lti_avfile *f = opaque;
+    if (f->error) return AVERROR(f->error); /* what comes after a gap is of no use */
     for (int done = 0; done < size;) {
         const ssize_t n = write(f->fd, buf + done, (size_t)(size - done));
         if (n < 0 && errno == EINTR) continue;

@@ -45,8 +45,8 @@ LT_MUST_USE LT_API lt_status lt_writer_describe(lt_writer *w, const char *key, c
 /* Borrows rgb [height, width, 3] for the call. Errors: LT_ERR_IO (disk full: message has the path and the system's reason),
  * LT_ERR_CODEC. */
 LT_MUST_USE LT_API lt_status lt_writer_push(lt_writer *w, const uint8_t *rgb);
-/* Completes the file and gives it its name. With no frames: LT_ERR_ARG and no file. When completing fails (disk full) the frames
- * stay in "<path>.part", which plays, and the message says so. */
+/* Completes the file and gives it its name. With no frames: LT_ERR_ARG and no file. When completing fails (disk full), or
+ * lt_writer_push had failed before, what plays stays in "<path>.part", and the message says how much. */
 LT_MUST_USE LT_API lt_status lt_writer_finish(lt_writer *w);
 /* The same for a video that was interrupted: "x.mp4" becomes "x.partial.mp4", replacing an older one. *path (may be NULL) is the
  * name, valid while the writer lives. */

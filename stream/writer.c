@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,9 @@
 struct lt_writer {
     lt_ctx *ctx;
     char *path, *part, *final, *partial; /* final: where the finished copy is made */
-    bool overwrite, header, done, keep_part;
+    bool overwrite, header, done;
+    bool part_there; /* under its name, and to be removed */
+    off_t sound;     /* bytes of the part that are whole fragments */
     lt_codec codec;
     int32_t width, height;
     AVRational fps;
@@ -78,6 +81,7 @@ static lt_status copy_options(lt_writer *w, const lt_writer_options *o)
 static lt_status open_part(lt_writer *w)
 {
     LT_TRY(lti_avfile_create(&w->file, w->ctx, w->part));
+    w->part_there = true;
     int e = avformat_alloc_output_context2(&w->mux, NULL, "mp4", NULL);
     if (e < 0) return lti_av_fail(w->ctx, LT_ERR_CODEC, e, NULL, "mp4 writer");
     AVStream *st = avformat_new_stream(w->mux, NULL);
@@ -151,6 +155,7 @@ static lt_status drain(lt_writer *w)
         av_packet_unref(w->pkt);
         if (e < 0 || w->file.error)
             return lti_av_fail(w->ctx, LT_ERR_IO, e, &w->file, "cannot write");
+        w->sound = lseek(w->file.fd, 0, SEEK_CUR);
     }
     if (e == AVERROR(EAGAIN) || e == AVERROR_EOF) return LT_OK;
     return lti_av_fail(w->ctx, LT_ERR_CODEC, e, NULL, "video encoder");
@@ -191,21 +196,57 @@ static lt_status give_name(lt_writer *w, const char *name, bool replace)
     return LT_OK;
 }
 
+/* Somebody may have removed it, or put something else in its place. */
+static lt_status check_part(lt_writer *w)
+{
+    struct stat ours, named;
+    w->part_there = !fstat(w->file.fd, &ours) && !lstat(w->part, &named) &&
+                    ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
+    if (w->part_there) return LT_OK;
+    return lti_fail(w->ctx, LT_ERR_IO, "'%s' has been removed or replaced: the video is lost",
+                    w->part);
+}
+
+/* Frames that play of a part that could not be written to its end. */
+static int64_t playing_frames(lt_writer *w)
+{
+    lt_media_info info;
+    if (check_part(w) < 0 || ftruncate(w->file.fd, w->sound)) return 0;
+    if (lt_media_inspect(&info, w->ctx, w->part) < 0) return 0;
+    const int64_t n = info.frames;
+    lt_media_info_free(&info);
+    return n;
+}
+
+/* The frames may have cost hours: what plays stays, and the message says where. */
+static lt_status keep_part(lt_writer *w, lt_status s, bool whole)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", lt_error(w->ctx));
+    const int64_t n = whole ? w->frames : playing_frames(w);
+    if (n == 0) return lti_fail(w->ctx, s, "%s", why);
+    w->part_there = false;
+    if (whole) return lti_fail(w->ctx, s, "%s; the video is kept as '%s'", why, w->part);
+    return lti_fail(w->ctx, s, "%s; its first %" PRId64 " frames are kept there", why, n);
+}
+
 static lt_status finish_as(lt_writer *w, const char *name, bool replace)
 {
     if (w->done) return lti_fail(w->ctx, LT_ERR_ARG, "'%s' is finished already", w->path);
     w->done = true;
     if (!w->frames) return lti_fail(w->ctx, LT_ERR_ARG, "'%s': a video needs a frame", w->path);
-    LT_TRY(close_part(w));
-    lt_status s = lti_remux(w->ctx, w->part, w->final, w->fps, w->metadata);
+    lt_status s = close_part(w);
+    const bool whole = s == LT_OK;
+    if (whole) LT_TRY(check_part(w));
+    if (whole) s = lti_remux(w->ctx, w->part, w->final, w->fps, w->metadata);
     if (s == LT_OK) s = give_name(w, name, replace);
-    if (s == LT_OK) return s;
-    /* the frames may have cost hours, and the part is complete */
-    w->keep_part = true;
-    unlink(w->final);
-    char why[512];
-    snprintf(why, sizeof why, "%s", lt_error(w->ctx));
-    return lti_fail(w->ctx, s, "%s; the video is kept as '%s'", why, w->part);
+    if (s < 0) {
+        if (whole) unlink(w->final);
+        return keep_part(w, s, whole);
+    }
+    unlink(w->part); /* while it is locked: afterwards the name may be another's */
+    w->part_there = false;
+    return s;
 }
 
 lt_status lt_writer_finish(lt_writer *w)
@@ -228,11 +269,10 @@ void lt_writer_destroy(lt_writer **writer)
 {
     lt_writer *w = writer ? *writer : NULL;
     if (!w) return;
-    const bool created = w->file.path != NULL;
     if (w->header) av_write_trailer(w->mux); /* frees what the muxer holds */
     avformat_free_context(w->mux);
     avcodec_free_context(&w->enc);
-    if (created && !w->keep_part) unlink(w->part);
+    if (w->part_there) unlink(w->part);
     lti_avfile_close(&w->file);
     av_frame_free(&w->frame);
     av_packet_free(&w->pkt);

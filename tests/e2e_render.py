@@ -133,6 +133,14 @@ r = subprocess.run(["sh", "-c", 'ulimit -f 1; exec "$0" render ball -o full.mp4 
 refused(r, 1, "full.mp4", "full disk")
 check(not exists("full.mp4"), "nothing under the name after a full disk")
 
+# What has been made when something fails is kept, under a name that says so.
+os.makedirs(path("kf/000003.png"))
+r = render("k.mp4", "--frames-dir", "kf")
+refused(r, 1, "000003.png", "a picture that cannot be written")
+check("the first 4 frames are in 'k.partial.mp4'" in r.stderr and not exists("k.mp4"), "what was made is kept: %r" % r.stderr)
+if exists("k.partial.mp4"):
+    check(json.loads(longtake("inspect", "k.partial.mp4", "--json").stdout)["frames"] == 4, "four frames play")
+
 # A truncated model, a hostile header.
 os.makedirs(path("broken/transformer"))
 dit = open(MODEL + "/transformer/diffusion_pytorch_model.safetensors", "rb").read()
@@ -161,7 +169,8 @@ def interrupt(name, sig, wait, *args, stderr=subprocess.PIPE):
 status, out, err = interrupt("c.mp4", signal.SIGINT, lambda: exists("c.mp4.part"), "--num-inference-steps", "1000", "--size", "256x256")
 check(status == 1 and "stopped" in err and not exists("c.mp4") and not exists("c.partial.mp4"), "Ctrl-C before frames: %r" % err)
 status, out, err = interrupt("c.mp4", signal.SIGINT, lambda: exists("cf/000004.png"), "--frames-dir", "cf", "--num-frames", "2001",
-                             "--num-inference-steps", "1", "--guidance-scale", "1")
+                             "--num-inference-steps", "1", "--guidance-scale", "1", "--report", "c.json")
+check(json.load(open(path("c.json")))["machine_peak"] is None, "who stops a render does not wait for the machine to be measured")
 check(status == 1 and "c.partial.mp4" in err and not exists("c.mp4"), "Ctrl-C while decoding: %d %r" % (status, err))
 if exists("c.partial.mp4"):
     info = json.loads(longtake("inspect", "c.partial.mp4", "--json").stdout)

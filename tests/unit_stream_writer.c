@@ -341,6 +341,46 @@ static void existing_files_are_safe(void **state)
     lt_media_info_free(&info);
 }
 
+/* Nothing is said to be kept that is not there, and what another has put there stays. */
+static void a_part_that_is_gone_is_said_to_be(void **state)
+{
+    scene *s = *state;
+    char part[128];
+    lt_writer *w;
+    lt_writer_options o = options(s, LT_CODEC_H264);
+    snprintf(part, sizeof part, "%s.part", s->path);
+    for (int replaced = 0; replaced < 2; replaced++) {
+        assert_int_equal(lt_writer_create(&w, s->ctx, &o), LT_OK);
+        push_frames(w, 3);
+        assert_int_equal(unlink(part), 0);
+        FILE *f = replaced ? fopen(part, "w") : NULL;
+        if (f) {
+            fputs("mine", f);
+            fclose(f);
+        }
+        assert_int_equal(lt_writer_finish(w), LT_ERR_IO);
+        assert_non_null(strstr(lt_error(s->ctx), "removed or replaced"));
+        assert_null(strstr(lt_error(s->ctx), "kept"));
+        lt_writer_destroy(&w);
+        assert_int_equal(files_in(s->dir), replaced);
+    }
+    expect_mine(part);
+}
+
+/* From then on its name may be another's. */
+static void finishing_removes_the_part(void **state)
+{
+    scene *s = *state;
+    lt_writer *w;
+    lt_writer_options o = options(s, LT_CODEC_H264);
+    assert_int_equal(lt_writer_create(&w, s->ctx, &o), LT_OK);
+    push_frames(w, 3);
+    assert_int_equal(lt_writer_finish(w), LT_OK);
+    assert_int_equal(files_in(s->dir), 1);
+    lt_writer_destroy(&w);
+    assert_int_equal(files_in(s->dir), 1);
+}
+
 static void interrupted_files_say_so(void **state)
 {
     scene *s = *state;
@@ -395,6 +435,28 @@ static void a_killed_part_plays(void **state)
     lt_media_info_free(&info);
 }
 
+/* The part is there when the message says so, and all frames that it tells of can be decoded. */
+static int expect_kept(scene *s, const char *message)
+{
+    char part[128];
+    int frames = 200, decoded = 0;
+    const uint8_t *rgb;
+    lt_reader *r;
+    snprintf(part, sizeof part, "%s.part", s->path);
+    const char *says = strstr(message, "its first ");
+    const bool kept = strstr(message, "kept") != NULL;
+    if (says) assert_int_equal(sscanf(says, "its first %d frames", &frames), 1);
+    assert_int_equal(access(part, F_OK) == 0, kept);
+    if (!kept) return 0;
+    const lt_reader_options o = {.path = part, .width = 96, .height = 64, .fps = 16};
+    assert_int_equal(lt_reader_create(&r, s->ctx, &o), LT_OK);
+    while (lt_reader_next(r, &rgb) == LT_OK)
+        decoded++;
+    lt_reader_destroy(&r);
+    assert_int_equal(decoded, frames);
+    return !unlink(part);
+}
+
 /* The limit on file sizes stands for a full disk: the same path, another errno. */
 static void a_full_disk_is_one_message(void **state)
 {
@@ -405,7 +467,7 @@ static void a_full_disk_is_one_message(void **state)
     signal(SIGXFSZ, SIG_IGN);
     lt_writer *w;
     lt_writer_options o = options(s, LT_CODEC_H264);
-    int failed = 0;
+    int failed = 0, kept = 0;
     for (rlim_t limit = 100; limit < 20000; limit += 1500) { /* header, fragments, the copy */
         small.rlim_cur = limit;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
@@ -416,16 +478,20 @@ static void a_full_disk_is_one_message(void **state)
                 rgb[i] = (uint8_t)((i * 7 + (size_t)f * 31) % 255 / 4);
             e = lt_writer_push(w, rgb);
         }
-        if (e == LT_OK) e = lt_writer_finish(w);
+        if (e == LT_OK)
+            e = lt_writer_finish(w);
+        else if (w)
+            e = lt_writer_finish_partial(w, NULL); /* what plays is kept */
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         lt_writer_destroy(&w);
         if (e == LT_OK) break;
         failed++;
         assert_int_equal(e, LT_ERR_IO);
         if (!strstr(lt_error(s->ctx), "File too large")) fail_msg("message: %s", lt_error(s->ctx));
+        kept += expect_kept(s, lt_error(s->ctx));
         assert_int_not_equal(access(s->path, F_OK), 0);
     }
-    assert_true(failed >= 4);
+    assert_true(failed >= 4 && kept >= 2 && kept < failed);
 }
 
 int main(void)
@@ -439,6 +505,8 @@ int main(void)
         T(bad_options_are_named),
         T(existing_files_are_safe),
         T(interrupted_files_say_so),
+        T(a_part_that_is_gone_is_said_to_be),
+        T(finishing_removes_the_part),
         T(without_finish_nothing_stays),
         T(a_killed_part_plays),
         T(a_full_disk_is_one_message),
