@@ -1,7 +1,7 @@
 /* extend.h: extension: a bidirectional model continued segment by segment, in constant memory. Private to video/ (and tests).
  *
  *   segment 0:    [ n n n n n n n n n ]                        n: drawn, handed out
- *   segment 1:            [ g g g n n n n n n ]                g: given by the segment before, clean at time 0
+ *   segment 1:            [ g g g n n n n n n ]                g: given by the segment before, held (lti_denoise_hold)
  *   segment 2:                        [ g g g n n n n n n ]
  *
  * Frames stay in latent space from one segment to the next, and the decoder's state runs on, so nothing is encoded again and no frame
