@@ -19,9 +19,11 @@
 
 typedef struct lti_journal lti_journal;
 typedef void lti_journal_fn(void *user, const char *text, size_t bytes);
-/* Every whole record of a journal, in order. Returns how many bytes they take: what follows is zeros, or was torn. */
-size_t lti_journal_scan(const uint8_t *data, size_t bytes, lti_journal_fn *each, void *user);
-/* Makes it when there is none. *lost: bytes at the end that are no records. Errors: LT_ERR_IO, LT_ERR_FORMAT (not a journal), LT_ERR_MEM. */
+/* Every whole record of a journal, in order. Returns the end of the last one: what follows is zeros, or was torn. *lost: bytes before
+ * it that are no records. */
+size_t lti_journal_scan(const uint8_t *data, size_t bytes, lti_journal_fn *each, void *user,
+                        size_t *lost);
+/* Makes it when there is none. *lost: bytes that are no records. Errors: LT_ERR_IO, LT_ERR_FORMAT (not a journal), LT_ERR_MEM. */
 LT_MUST_USE lt_status lti_journal_open(lti_journal **out, lt_ctx *ctx, const char *path,
                                        lti_journal_fn *each, void *user, size_t *lost);
 void lti_journal_close(lti_journal **j);
@@ -30,6 +32,7 @@ bool lti_journal_append(lti_journal *j, const char *text, size_t bytes, bool res
 /* Puts these records in place of all. False: it is as it was. Any thread. */
 bool lti_journal_rewrite(lti_journal *j, char *const *text, size_t records);
 size_t lti_journal_bytes(lti_journal *j);
+bool lti_journal_is_empty(lti_journal *j);
 
 /* ---- multipart.c ---- */
 

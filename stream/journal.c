@@ -1,5 +1,6 @@
-/* journal.c: a log that is only appended to. A record is its length, its CRC-32C and its text; one that was torn by a crash is not
- * there. Room is taken from the disk before it is needed, so that a full disk can still be written down. */
+/* journal.c: a log that is only appended to. A record is its length, its CRC-32C and its text; one that was torn by a crash or has
+ * rotted is not there, those behind it are. Room is taken from the disk before it is needed, so that a full disk can still be
+ * written down. */
 #include "stream/jobs.h"
 
 #include <errno.h>
@@ -43,19 +44,32 @@ static void put32(uint8_t *p, uint32_t v)
         p[i] = (uint8_t)(v >> 8 * i);
 }
 
-size_t lti_journal_scan(const uint8_t *data, size_t bytes, lti_journal_fn *each, void *user)
+/* The bytes of the text of a whole record; 0: here is none. A text has no byte of zero, a length always has: behind a damaged record
+ * hardly a place but the next record's is worth a checksum. */
+static size_t record_at(const uint8_t *p, size_t bytes)
 {
+    const size_t n = bytes >= HEAD ? get32(p) : 0;
+    if (!n || n > MAX_RECORD || n > bytes - HEAD) return 0;
+    return crc32c(p + HEAD, n) == get32(p + 4) ? n : 0;
+}
+
+size_t lti_journal_scan(const uint8_t *data, size_t bytes, lti_journal_fn *each, void *user,
+                        size_t *lost)
+{
+    *lost = 0;
     if (bytes < sizeof magic || memcmp(data, magic, sizeof magic)) return 0;
-    size_t at = sizeof magic;
-    while (bytes - at >= HEAD) {
-        const size_t n = get32(data + at);
-        const uint8_t *text = data + at + HEAD;
-        if (!n || n > MAX_RECORD || n > bytes - at - HEAD) break;
-        if (crc32c(text, n) != get32(data + at + 4)) break;
-        each(user, (const char *)text, n);
-        at += HEAD + n;
+    size_t end = sizeof magic;
+    for (size_t at = end; bytes - at >= HEAD;) {
+        const size_t n = record_at(data + at, bytes - at);
+        if (!n) {
+            at++;
+            continue;
+        }
+        each(user, (const char *)data + at + HEAD, n);
+        *lost += at - end;
+        end = at += HEAD + n;
     }
-    return at;
+    return end;
 }
 
 /* ---- writing ---- */
@@ -165,6 +179,11 @@ size_t lti_journal_bytes(lti_journal *j)
     return n;
 }
 
+bool lti_journal_is_empty(lti_journal *j)
+{
+    return lti_journal_bytes(j) == sizeof magic;
+}
+
 /* ---- opening ---- */
 
 static bool only_zeros(const uint8_t *p, size_t n)
@@ -195,12 +214,11 @@ static lt_status read_all(lti_journal *j, lt_ctx *ctx, lti_journal_fn *each, voi
         if (!n) break;
         got += (size_t)n;
     }
-    j->end = lti_journal_scan(data, got, each, user);
+    j->end = lti_journal_scan(data, got, each, user, lost);
     j->reserved = bytes;
-    *lost = 0;
     while (got > j->end && !data[got - 1])
         got--;
-    if (j->end) *lost = got - j->end;
+    if (j->end) *lost += got - j->end;
     lt_status s = LT_OK;
     if (!j->end && !only_zeros(data, got))
         s = lti_fail(ctx, LT_ERR_FORMAT, "'%s' is not a journal of jobs", j->path);

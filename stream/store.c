@@ -229,8 +229,18 @@ static void compare_with_disk(lti_jobs *jobs, lti_job *j)
     lti_jobs_remove_files(jobs, j->id, true);
 }
 
-/* Files of jobs that there are not. */
-static void remove_orphans(lti_jobs *jobs)
+/* Its name is no job's any more: nothing takes it away. */
+static bool set_aside(lti_jobs *jobs, const char *name)
+{
+    char other[LTI_JOB_ID + 16];
+    snprintf(other, sizeof other, "lost_%s", name);
+    if (renameat(jobs->dir, name, jobs->dir, other)) return false;
+    lti_say(jobs->srv, LT_LOG_WARN, "video_without_job", "{s:s}", "file", other);
+    return true;
+}
+
+/* Files of jobs that there are not. Where the journal does not tell all, a complete video may be somebody's. */
+static void remove_orphans(lti_jobs *jobs, bool journal_whole)
 {
     DIR *d = opendir(jobs->path);
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -241,7 +251,9 @@ static void remove_orphans(lti_jobs *jobs)
         if (n < 32 || e->d_name[30] != '.') continue;
         memcpy(id, e->d_name, 30);
         id[30] = 0;
-        if (good_id(id) && !lti_jobs_find_any(jobs, id)) unlinkat(jobs->dir, e->d_name, 0);
+        if (!good_id(id) || lti_jobs_find_any(jobs, id)) continue;
+        if (journal_whole || strcmp(e->d_name + 31, "mp4") || !set_aside(jobs, e->d_name))
+            unlinkat(jobs->dir, e->d_name, 0);
     }
     if (d) closedir(d);
 }
@@ -273,11 +285,19 @@ static lt_status read_journal(lti_jobs *jobs, lt_ctx *ctx)
     size_t lost = 0;
     lti_jobs_path(jobs, "jobs", "journal", path, sizeof path);
     LT_TRY(lti_journal_open(&jobs->journal, ctx, path, apply, jobs, &lost));
-    if (lost) lti_say(jobs->srv, LT_LOG_WARN, "journal_torn", "{s:I}", "bytes", (json_int_t)lost);
+    const bool whole = !lost && !lti_journal_is_empty(jobs->journal);
+    if (lost) {
+        lti_say(jobs->srv, LT_LOG_WARN, "journal_damaged", "{s:I, s:s}", "bytes", (json_int_t)lost,
+                "copy", "jobs.journal.damaged");
+        unlinkat(jobs->dir, "jobs.journal.damaged", 0);
+        if (linkat(jobs->dir, "jobs.journal", jobs->dir, "jobs.journal.damaged", 0))
+            lti_say(jobs->srv, LT_LOG_WARN, "journal_not_copied", "{s:s}", "reason",
+                    strerror(errno));
+    }
     lti_jobs_lock(jobs);
     for (lti_job *j = jobs->first; j; j = j->next)
         compare_with_disk(jobs, j);
-    remove_orphans(jobs);
+    remove_orphans(jobs, whole);
     lti_jobs_compact(jobs);
     lti_jobs_unlock(jobs);
     return LT_OK;

@@ -392,7 +392,7 @@ def killed():
         check(got[0] == before, "what was complete is as it was")
         check(metric(server, "jobs_resumed_total") == 1, "the one in the middle went on where it was: %r" % metric(server, "jobs_resumed_total"))
         check([v["id"] for v in call(server, "GET", "/v1/videos?order=asc")[2]["data"]] == idents, "none twice")
-        check(sorted(os.listdir(path("ten"))) == sorted(["jobs.journal"] + [i + e for i in idents for e in (".mp4", ".jpg", ".sheet")]), "nothing is left over: %r" % os.listdir(path("ten")))
+        check(sorted(os.listdir(path("ten"))) == sorted(["jobs.journal", "jobs.journal.damaged"] + [i + e for i in idents for e in (".mp4", ".jpg", ".sheet")]), "nothing is left over: %r" % os.listdir(path("ten")))
         check(e2e.longtake("serve", "--port", "0", "--model", e2e.MODEL, "--data-dir", "ten").returncode == 1, "a second server does not share the folder")
         # SIGTERM: what is drawn is kept, and the next server goes on
         last = create(server, num_frames=1601)
@@ -406,6 +406,26 @@ def killed():
         check(all(log.count('"job_id":"%s","outcome":"completed"' % i) == 1 for i in idents), "each was drawn to its end once")
     finally:
         server.stop(signal.SIGKILL)
+    damaged(args, idents)
+
+
+def damaged(args, idents):
+    """A byte of the journal turned over costs one record; without a journal no video is thrown away."""
+    with open(path("ten/jobs.journal"), "r+b") as f:
+        f.seek(f.read().index(idents[1].encode()))
+        f.write(b"V")
+    for gone in (idents[1:2], idents):
+        server = Server(*args)
+        try:
+            server.wait_ready()
+            have = [v["id"] for v in call(server, "GET", "/v1/videos?order=asc")[2]["data"]]
+            check([i for i in idents if i not in have] == gone, "gone: %r" % have)
+            kept = sorted(n for n in os.listdir(path("ten")) if n.endswith(".mp4"))
+            check(kept == sorted(["%s%s.mp4" % ("lost_" * (i in gone), i) for i in idents]), "no video is thrown away: %r" % kept)
+        finally:
+            server.stop(signal.SIGKILL)
+        check(os.path.exists(path("ten/jobs.journal.damaged")), "the damaged journal is kept")
+        os.remove(path("ten/jobs.journal"))
 
 
 def disk_of(mib):

@@ -17,10 +17,11 @@ static void each(void *user, const char *text, size_t bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    size_t records = 0, again = 0;
-    const size_t good = lti_journal_scan(data, size, each, &records);
-    if (good > size || (good && lti_journal_scan(data, good, each, &again) != good)) abort();
-    if (again != records) abort();
+    size_t records = 0, again = 0, lost, lost_again = 0;
+    const size_t good = lti_journal_scan(data, size, each, &records, &lost);
+    if (good > size || lost > good) abort();
+    if (good && lti_journal_scan(data, good, each, &again, &lost_again) != good) abort();
+    if (again != records || lost_again != (good ? lost : 0)) abort();
     each(&again, (const char *)data, size); /* as a record: the checksum lets little through */
     return 0;
 }
