@@ -475,6 +475,12 @@ static void skip_to(lti_conn *c, int64_t frame, const char *why)
                         "resume_pts", (json_int_t)(frame * 1000000 / k->fps), "reason", why));
 }
 
+/* In a pause no key frame comes, and there is time for all that is waiting. */
+static bool waits_for_key(const lti_conn *c, const lti_hub_state *s)
+{
+    return c->wait_key && s->newest_key <= c->next && !s->ended && !lti_live_is_paused(c->live);
+}
+
 /* Whether a frame that is kept may be sent now; false also after a skip. */
 static bool in_time(lti_conn *c, const lti_unit *u, const lti_hub_state *s)
 {
@@ -493,10 +499,13 @@ static bool in_time(lti_conn *c, const lti_unit *u, const lti_hub_state *s)
     if (c->wait_key || behind) {
         if (s->newest_key > c->next) {
             skip_to(c, s->newest_key, "too_slow");
-        } else if (!u->key && !s->ended) {
+        } else if (!u->key) {
             c->wait_key = true;
+            if (!waits_for_key(c, s)) return true;
             lti_live_keyframe(c->live);
             return false;
+        } else {
+            c->wait_key = false;
         }
     }
     return true;
@@ -578,7 +587,7 @@ static bool next_unit(lti_conn *c, lti_out *out)
             return send_frame(c, out, lti_hub_picture(h));
         if (st == LT_END) return give_end(c, out);
         if (st == LT_AGAIN) {
-            c->catching_up = false;
+            c->catching_up = c->wait_key = false;
             c->seek_frame = -1;
             return false;
         }
@@ -619,9 +628,8 @@ bool lti_conn_wants_to_write(lti_conn *c)
     bool wants = c->replies > 0;
     if (!wants && !c->close && c->live) {
         const lti_hub_state s = lti_hub_look(lti_live_hub(c->live));
-        const bool waits = c->wait_key && s.newest_key <= c->next;
-        wants = c->event < s.end_event || (c->next < s.end && !waits) || lacks_picture(c, &s) ||
-                (s.ended && !c->sent_end);
+        wants = c->event < s.end_event || (c->next < s.end && !waits_for_key(c, &s)) ||
+                lacks_picture(c, &s) || (s.ended && !c->sent_end);
     }
     if (wants && c->asked <= 0) c->asked = lti_now();
     return wants;

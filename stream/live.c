@@ -178,6 +178,14 @@ bool lti_live_is_reliable(const lti_live *l)
     return l->reliable;
 }
 
+bool lti_live_is_paused(lti_live *l)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool paused = l->paused;
+    pthread_mutex_unlock(&l->lock);
+    return paused;
+}
+
 int lti_live_tape(lti_live *l, int64_t *bytes)
 {
     pthread_mutex_lock(&l->lock);

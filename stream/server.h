@@ -346,6 +346,7 @@ const char *lti_live_resume_token(const lti_live *l); /* whoever knows it is the
 lti_hub *lti_live_hub(lti_live *l);
 lti_live_phase lti_live_get_phase(lti_live *l);
 bool lti_live_is_reliable(const lti_live *l);
+bool lti_live_is_paused(lti_live *l);
 /* All of it until now, if it is on the disk: as lti_tape_open; -1: it is not. */
 int lti_live_tape(lti_live *l, int64_t *bytes);
 /* "started": everything that a viewer must know, whenever it comes. New reference. */

@@ -181,6 +181,34 @@ static void who_falls_behind_is_sent_on(void **state)
     end_stream(&srv, l);
 }
 
+/* No key frame comes in a pause: who waits for one gets what there is, to the newest picture. */
+static void who_waits_sees_the_pause(void **state)
+{
+    (void)state;
+    lt_server srv = {0};
+    lti_live *l = stream_of(&srv);
+    lti_conn *c = watch(&srv, l, "annexb");
+    for (int64_t f = 0; f < 40; f++) {
+        lti_unit *u = unit(f, f == 0, 100);
+        u->born -= 2;
+        assert_true(lti_hub_push(lti_live_hub(l), u));
+        if (f < 5) assert_int_equal(next_frame(c), f);
+    }
+    assert_int_equal(next_frame(c), -1);
+    assert_false(lti_conn_wants_to_write(c));
+    lti_live_pause(l, true, NULL);
+    for (int64_t f = 5; f < 40; f++) {
+        assert_true(lti_conn_wants_to_write(c));
+        assert_int_equal(next_frame(c), f);
+    }
+    assert_int_equal(next_frame(c), -1);
+    lti_live_pause(l, false, NULL);
+    push_frames(l, 40, 50, 0);
+    assert_int_equal(next_frame(c), 40); /* it has had all */
+    lti_conn_destroy(c);
+    end_stream(&srv, l);
+}
+
 /* Frames that nobody wanted as JPEG are there once more, the newest of them, for who comes when no more are made. */
 static void who_wants_jpeg_gets_the_newest(void **state)
 {
@@ -362,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(hub_keeps_whole_groups),
                                        cmocka_unit_test(hub_numbers_events),
                                        cmocka_unit_test(who_falls_behind_is_sent_on),
+                                       cmocka_unit_test(who_waits_sees_the_pause),
                                        cmocka_unit_test(who_wants_jpeg_gets_the_newest),
                                        cmocka_unit_test(fragment_has_lengths),
                                        cmocka_unit_test(ranges_and_lengths),
