@@ -40,11 +40,10 @@ static const lti_option rows[] = {
      "4k+1 frames (default: the model's)"},
     {"seconds", LTI_REAL, VIDEO, AT(seconds), "S", 0.01, 3600,
      "length instead of --num-frames: the nearest 4k+1 frames,\nwhich are stated"},
-    {"seconds", LTI_REAL, LTI_BENCH_DRIFT, AT(seconds), "S", 0.01, 3600,
-     "length of each video (default 120)"},
-    {"seconds", LTI_REAL, LTI_BENCH_SPEED, AT(seconds), "S", 0.01, 3600,
-     "mode ar, instead of all that: one video of this length by the\nmodel's defaults, decoded, "
-     "not encoded: how evenly blocks come,\nbeside a fixed piece of work; memory"},
+    {"seconds", LTI_REAL, LTI_BENCH_DRIFT | LTI_BENCH_SPEED, AT(seconds), "S", 0.01, 3600,
+     "drift: length of each video (default 120); speed: in place of\nall that one such video of "
+     "blocks by the model's defaults, not\nencoded: how evenly they come, beside a fixed piece of "
+     "work"},
     {"fps", LTI_INT, VIDEO, AT(fps), "N", 1, 240, "frames a second (default: the model's)"},
     {"num-inference-steps", LTI_INT, VIDEO | LTI_BENCH, AT(num_inference_steps), "N", 1, 1000,
      "denoising steps (default: the model's)"},

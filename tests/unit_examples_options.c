@@ -141,7 +141,7 @@ static void benchmarks_know_their_own(void **state)
         uint32_t command;
         const char *known, *unknown;
     } cases[] = {
-        {LTI_BENCH_SPEED, "repeat", "seconds"},    {LTI_BENCH_SPEED, "mode", "guidance-scale"},
+        {LTI_BENCH_SPEED, "seconds", "seeds"},     {LTI_BENCH_SPEED, "mode", "guidance-scale"},
         {LTI_BENCH_ATTENTION, "search", "mode"},   {LTI_BENCH_QUALITY, "seeds", "search"},
         {LTI_BENCH_DRIFT, "inject", "num-frames"}, {LTI_BENCH_DRIFT, "seconds", "repeat"}};
     const lti_table all = lti_settings_table(LTI_BENCH);
