@@ -145,8 +145,14 @@ async def main():
                         p.push = (u) => { since = u.key ? 0 : since < 0 ? since : since + 1;
                           if (since >= 26) { met = true; return; } if (met) p.push = push; push(u); }; return longtake.shown; })()""")
                     check(await page.until("longtake.shown > %d" % (shown + 5e6)), "mse: over a gap")
+                # the page is loaded anew, while the video is made and when it has ended
+                ident = await page.run("window.old = true, location.reload(), longtake.session.session_id")
+                check(await page.until("!window.old && longtake.drawn > 8 && longtake.owner && longtake.running && longtake.session.session_id") == ident, kind + ": a page that is loaded anew goes on")
+                check(await page.run("document.getElementById('prompt').value") == await page.run("longtake.prompts[0].text"), "with its prompt")
                 await page.run("document.getElementById('stop').click()")
-                check(await page.until("!longtake.running"), kind + ": stop")
+                check(await page.until("!longtake.running && document.getElementById('stop').hidden"), kind + ": stop")
+                await page.run("window.old = true, location.reload()")
+                check(await page.until("!window.old && longtake.over && longtake.firstPicture && !document.getElementById('save').hidden && document.getElementById('go').textContent") == "Generate", kind + ": and is there when it has ended")
                 check(not page.errors, "no errors: %r" % page.errors)
         check(server.stop() == 0, "the server ends well")
     finally:

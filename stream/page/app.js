@@ -56,6 +56,22 @@ const WORDS = {
 const FIELDS = { num_frames: "f-seconds", seconds: "f-seconds", size: "f-size", width: "f-size", height: "f-size", num_inference_steps: "f-steps",
   guidance_scale: "f-guidance", seed: "f-seed", fps: "f-fps", mode: "f-mode", drift: "f-drift", prompt: "prompt", negative_prompt: "f-negative" };
 
+// The session of this tab outlives the page: who loads it anew has it back.
+function remember() {
+  try {
+    if (state.session && state.owner) sessionStorage.setItem("longtake-session", JSON.stringify({ session: state.session, kind: state.kind }));
+    else sessionStorage.removeItem("longtake-session");
+  } catch { /* storage is off, or full */ }
+}
+function recall() {
+  let kept = null;
+  try { kept = JSON.parse(sessionStorage.getItem("longtake-session")); } catch { /* the same */ }
+  if (!kept?.session?.resume_token || !WIRE[kept.kind]) return;
+  Object.assign(state, { session: kept.session, kind: kept.kind, owner: true, recalled: true });
+  setRunning(true);
+  wait("Back to the video");
+}
+
 // Nothing is shown and nothing comes.
 function idle() {
   state.starting = false;
@@ -151,6 +167,7 @@ const handlers = {
     state.starting = false;
     state.session = m;
     state.owner = true;
+    remember();
     setRunning(true);
     wait("Waiting for the first picture");
     if (m.request.seed) $("f-seed").placeholder = m.request.seed;
@@ -165,13 +182,17 @@ const handlers = {
     if (!state.firstPicture) wait(m.phase === "text" ? "Reading the prompt" : `Drawing: step ${m.step} of ${m.steps}`);
   },
   started(m) {
-    if (watching) { state.session = m; setRunning(m.phase !== "ended"); status("busy", m.phase === "ended" ? "recorded" : "watching a shared video"); state.tries = 0; hideAlert(); }
-    else status("busy", "live");
+    const ended = m.phase === "ended";
+    if (watching) { state.session = m; state.tries = 0; hideAlert(); }
+    status(ended ? "on" : "busy", ended ? "recorded" : watching ? "watching a shared video" : "live");
     state.info = m;
+    state.over = ended;
+    setRunning(!ended);
     plots.speed.rule = m.fps;
     if (!state.player) build();
     if (m.prompts.length) showPrompts(m.prompts);
-    if (watching) $("prompt").value = m.prompts[m.prompts.length - 1].text;
+    if (watching || state.recalled) $("prompt").value = m.prompts[m.prompts.length - 1].text;
+    state.recalled = false;
     paused(m.paused);
   },
   applied(m) {
@@ -227,9 +248,18 @@ const handlers = {
   error(m) {
     if (m.code === "unauthorized") return;
     state.starting = false;
-    if (m.code === "session_gone") { wait(null); state.session = null; setRunning(false); if (!watching) status("on", "ready"); else status("off", "gone"); }
     let text = WORDS[m.code] || m.message;
     let action = null;
+    if (m.code === "session_gone") {
+      const quiet = state.recalled;
+      wait(null);
+      Object.assign(state, { session: null, owner: false, recalled: false });
+      remember();
+      setRunning(false);
+      status(watching ? "off" : "on", watching ? "gone" : "ready");
+      if (quiet) return idle();
+      if (watching) action = ["Make another", () => { location.href = "/"; }];
+    }
     if (m.code === "queue_full") { text = `All places are taken and the queue is full. There should be room in about ${clockText(m.retry_after_ms / 1000)}.`; }
     if (m.code === "out_of_memory") text = "There is not enough memory for this video: choose a smaller size or a shorter one. " + m.message;
     if (m.code === "generation_failed") text = "The video could not be made: " + m.message;
@@ -282,7 +312,7 @@ function build() {
         if (state.over) return;
         state.stalls++;
         $("n-stalls").textContent = state.stalls;
-        wait(state.speed && state.speed < state.info.fps ? `The model draws ${state.speed.toFixed(1)} of ${state.info.fps} frames a second` : "The picture waits for the model");
+        wait(!state.ws ? "The connection is lost" : state.speed && state.speed < state.info.fps ? `The model draws ${state.speed.toFixed(1)} of ${state.info.fps} frames a second` : "The picture waits for the model");
       } else if (s === "playing") wait(null);
       else if (s === "ended") { wait(null); $("badge").hidden = true; setPlay(true); state.finished = true; }
     },
@@ -343,7 +373,8 @@ function setRunning(on) {
   $("more").hidden = !!watching;
   for (const e of $("more").querySelectorAll("input,select")) e.disabled = on;
   const s = state.session;
-  $("save").hidden = $("share").hidden = !s;
+  $("share").hidden = !s;
+  $("save").hidden = !s || !state.info; // nothing is there before
   if (s) $("save").href = `/v1/live/${s.session_id}/content?key=${s.key}&download=1`;
   $("play").disabled = $("seek").disabled = $("edge").disabled = !s;
 }
@@ -465,7 +496,7 @@ setInterval(() => {
     $("time").textContent = clockText(shown) + " / " + clockText(made);
   }
   const live = state.running && !state.behind;
-  $("badge").hidden = !state.firstPicture || (!state.running && !state.behind);
+  $("badge").hidden = !state.firstPicture || (!state.running && !state.behind) || (live && !state.ws);
   $("badge").textContent = live ? "LIVE" : state.running ? "EARLIER" : "RECORDED";
   $("badge").classList.toggle("past", !live);
   $("edge").setAttribute("aria-pressed", String(live));
@@ -484,4 +515,5 @@ addEventListener("pageshow", (e) => { if (e.persisted) { state.closing = false; 
 
 showPrompts([]);
 if (watching) { setRunning(true); $("prompt").placeholder = "A shared video"; wait("Joining the video"); }
+else recall();
 connect();
