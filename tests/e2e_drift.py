@@ -38,6 +38,11 @@ for way, args in WAYS.items():
     meta = json.loads(longtake("inspect", way + "_watch.mp4", "--json").stdout)["metadata"]
     check(len(meta["drift_report"]["vectors"]) == len(vectors) and meta["drift"] == "watch", way + ": metadata")
 
+# The same bytes with another number of threads: nothing of the clock is in the file.
+for threads in ("1", "2"):
+    render("t%s.mp4" % threads, *WAYS["ar"], *FAST, "--num-frames", "33", "--drift", "correct", "--threads", threads)
+check(e2e.read("t1.mp4") == e2e.read("t2.mp4"), "watched renders are the same to the byte")
+
 # What is broken is drawn again, and neither black nor NaN is seen.
 for fault in ("nan,at=1", "black,at=1"):
     r = render("fault.mp4", *WAYS["ar"], *FAST, "--num-frames", "33", "--drift", "correct", "--inject", fault, "--report", "fault.json",
