@@ -130,7 +130,7 @@ static const lti_option rows[] = {
      "interface to listen on (default 127.0.0.1: this machine only)"},
     {"port", LTI_INT, LTI_SERVE, AT(port), "N", 0, 65535, "(default 8080; 0: one that is free)"},
     {"token-file", LTI_TEXT, LTI_SERVE, AT(token_file), "FILE", 0, 0,
-     "one token a line; whoever starts videos must send one"},
+     "one token a line, 16 to 256 characters; to start a video send one"},
     {"open", LTI_FLAG, LTI_SERVE, AT(open), NULL, 0, 0,
      "no tokens although other machines can reach the port"},
     {"origins", LTI_TEXT, LTI_SERVE, AT(origins), "URL,URL", 0, 0,

@@ -44,7 +44,8 @@ static int pull_watch(void *user, uint8_t *out, size_t cap)
         w->at += n;
         return (int)n;
     }
-    return over || n < 0 ? -1 : 0;
+    if (n < 0 || (over && state != LTI_JOB_COMPLETED)) return LTI_PULL_BROKEN;
+    return over ? LTI_PULL_END : 0;
 }
 
 static void watch(lti_job *j, lti_http_reply *re)

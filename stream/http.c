@@ -224,9 +224,12 @@ static int reply(lt_server *srv, session *s)
     free_body(srv, h);
     lti_count(srv->metrics, LTI_COUNT_HTTP, 1);
     method_names(h->rq.method, method, sizeof method);
-    lti_say(srv, h->re.status >= 500 ? LT_LOG_ERROR : LT_LOG_INFO, "http",
-            "{s:s, s:s, s:s, s:i, s:f}", "request_id", h->rq.request_id, "method", method, "path",
-            lti_text_valid(h->rq.path, strlen(h->rq.path)) ? h->rq.path : "?", "status",
+    lti_say(srv,
+            h->re.status == 500  ? LT_LOG_ERROR
+            : h->re.status > 500 ? LT_LOG_WARN /* not now, or no room */
+                                 : LT_LOG_INFO,
+            "http", "{s:s, s:s, s:s, s:i, s:f}", "request_id", h->rq.request_id, "method", method,
+            "path", lti_text_valid(h->rq.path, strlen(h->rq.path)) ? h->rq.path : "?", "status",
             h->re.status, "ms", 1000 * (lti_now() - h->began));
     if (!add_headers(h, &p, buf + sizeof buf)) return -1;
     if (lws_write(h->wsi, start, (size_t)(p - start), LWS_WRITE_HTTP_HEADERS) < (int)(p - start))
@@ -273,7 +276,8 @@ static int write_chunk(lti_http *h)
         lws_set_timeout(h->wsi, NO_PENDING_TIMEOUT, 0);
         return 0;
     }
-    if (n < 0) {
+    if (n == LTI_PULL_BROKEN) return -1; /* without an end, so that it is not taken for one */
+    if (n == LTI_PULL_END) {
         memcpy(buf + LWS_PRE, "0\r\n\r\n", 5);
         if (lws_write(h->wsi, buf + LWS_PRE, 5, LWS_WRITE_HTTP_FINAL) < 5) return -1;
         h->written = true;

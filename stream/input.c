@@ -31,7 +31,14 @@ lt_status lti_input_open(AVFormatContext **in, lti_avfile *f, lt_ctx *ctx, const
     int e = avformat_open_input(&c, NULL, NULL, &opts); /* frees c on failure */
     av_dict_free(&opts);
     if (e < 0) {
-        lti_av_fail(ctx, LT_ERR_FORMAT, e, f, "not a picture or video that can be read:");
+        if (e == AVERROR(EINVAL) && !f->error) /* known to FFmpeg, and not on the list */
+            lti_fail(
+                ctx, LT_ERR_FORMAT,
+                "'%s' is of a kind that is not read: pictures are PNG, JPEG, WebP, BMP or GIF, "
+                "videos MP4, Matroska, WebM, AVI or MPEG-TS",
+                path);
+        else
+            lti_av_fail(ctx, LT_ERR_FORMAT, e, f, "not a picture or video that can be read:");
         const lt_status s = f->error ? LT_ERR_IO : LT_ERR_FORMAT;
         lti_avfile_close(f);
         return s;

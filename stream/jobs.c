@@ -280,10 +280,12 @@ static const char *state_name(lti_job_state s)
     return names[s];
 }
 
-/* Of the whole video, as it was asked for, or as it is. */
+/* Of the whole video: as it was asked for, unless it was asked for in frames, or as it is. */
 static void seconds_text(const lti_job *j, char *out, size_t cap)
 {
-    const json_t *asked = json_object_get(j->fields, "seconds");
+    const json_t *frames = json_object_get(j->fields, "num_frames");
+    const json_t *asked =
+        json_is_null(frames) || !frames ? json_object_get(j->fields, "seconds") : NULL;
     const double v = json_is_string(asked) ? strtod(json_string_value(asked), NULL)
                      : json_is_number(asked)
                          ? json_number_value(asked)

@@ -118,7 +118,7 @@ static int pull_download(void *user, uint8_t *out, size_t cap)
         if (!d->piece) {
             d->sent = 0;
             const lt_status s = next_piece(d);
-            if (s == LT_END) return n ? (int)n : -1;
+            if (s == LT_END) return n ? (int)n : LTI_PULL_END;
             if (s != LT_OK) break;
         }
         const size_t rest = d->bytes - d->sent, now = rest < cap - n ? rest : cap - n;

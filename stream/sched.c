@@ -123,7 +123,7 @@ static lt_status has_room(const lti_sched *s, const lti_task *t, double *wait)
     if (s->state.memory && t->bytes > s->state.memory) return LT_ERR_MEM;
     if (t->again || length(s->queue[t->live]) < s->o.max_queue || (s->loaded && fits(s, t)))
         return LT_OK;
-    *wait = eta(s, NULL, t->live);
+    *wait = eta(s, s->queue[t->live], t->live); /* then the first one leaves the queue */
     return LT_AGAIN;
 }
 

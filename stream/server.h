@@ -508,6 +508,8 @@ typedef struct lti_http_request {
     size_t body_bytes;
     int tenant; /* which token, -1: none */
 } lti_http_request;
+/* The end of a body; an end before all was there, which the peer is to notice. */
+enum { LTI_PULL_END = -1, LTI_PULL_BROKEN = -2 };
 typedef struct lti_http_reply {
     int status;
     const char *type;
@@ -516,7 +518,7 @@ typedef struct lti_http_reply {
     int fd;            /* > 0: a file, taken, from file_offset, or */
     int64_t file_offset;
     int64_t bytes; /* of the body; -1: unknown, chunked */
-    /* chunked: fills at most `cap` bytes. > 0: how many, 0: nothing now, -1: the end. */
+    /* chunked: fills at most `cap` bytes. > 0: how many, 0: nothing now, or one of LTI_PULL. */
     int (*pull)(void *user, uint8_t *out, size_t cap);
     void (*done)(void *user);
     void *user;

@@ -122,6 +122,10 @@ static lt_status read_order(order *o, lt_ctx *ctx, const lti_http_request *rq)
     } else {
         o->fields = lti_wire_json(ctx, rq->body ? (const char *)rq->body : "", rq->body_bytes,
                                   LTI_VIDEOS_BODY);
+        if (!o->fields && !strncasecmp(rq->content_type, "application/x-www-form-urlencoded", 33))
+            return lti_fail(ctx, LT_ERR_FORMAT,
+                            "JSON or multipart/form-data is wanted (curl: -F in place of -d), not "
+                            "application/x-www-form-urlencoded");
         if (!o->fields) return LT_ERR_FORMAT;
         if (!json_is_object(o->fields))
             return lti_fail(ctx, LT_ERR_FORMAT, "a JSON object is wanted");

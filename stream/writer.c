@@ -44,7 +44,9 @@ static lt_status check_path(lt_ctx *ctx, const lt_writer_options *o)
 {
     const size_t n = o->path ? strlen(o->path) : 0;
     if (n < 5 || strcasecmp(o->path + n - 4, ".mp4"))
-        return lti_fail(ctx, LT_ERR_ARG, "output '%s': the name must end in .mp4",
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "output '%s': the name must end in .mp4, after at least "
+                        "one character",
                         o->path ? o->path : "");
     const char *slash = strrchr(o->path, '/');
     if (strlen(slash ? slash + 1 : o->path) + sizeof final_end - 1 > NAME_MAX)

@@ -3,6 +3,7 @@
 and the official Python SDK where it can be imported: by this Python, or the one that LONGTAKE_OPENAI_PYTHON names
 (python3 -m venv X && X/bin/pip install openai)."""
 import asyncio
+import http.client
 import json
 import os
 import resource
@@ -211,6 +212,7 @@ def refusals(server):
                              (b"x", "multipart/form-data", 400), (b"--B\r\n", "multipart/form-data; boundary=B", 400)):
         status, _, e = call(server, "POST", "/v1/videos", body, Content_Type=kind)
         check(status == want and "error" in e, "%r: %d %r" % (body[:10], status, e))
+    check("multipart" in call(server, "POST", "/v1/videos", b"prompt=x", Content_Type="application/x-www-form-urlencoded")[2]["error"]["message"], "which forms are taken")
     status, _, e = call(server, "POST", "/v1/videos", b"{}", Content_Length=str(64 << 20))
     check(status == 413, "too large: %d" % status)
     for method, where, want in (("GET", "/v1/videos/video_none", 404), ("GET", "/v1/videos/..%2fjobs.journal", 404), ("DELETE", "/v1/videos", 405),
@@ -257,8 +259,17 @@ def while_made(server):
         url = "http://127.0.0.1:%d/v1/videos/%s/content?live=1" % (server.port, ident)
         first = subprocess.run(["ffmpeg", "-v", "error", "-i", url, "-frames:v", "5", "-f", "null", "-"], stderr=subprocess.PIPE)
         check(first.returncode == 0 and not over(get(server, ident)), "ffmpeg shows the first frames before the last are drawn (%r)" % first.stderr[:200])
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    c.request("GET", "/v1/videos/%s/content?live=1" % ident)
+    reply = c.getresponse()
     check(call(server, "DELETE", "/v1/videos/" + ident)[0] == 200 and metric(server, "jobs_failed_total") == 0, "deleted while it is drawn")
-    ident = create(server, num_frames=401)
+    try:
+        check(False, "what was deleted looks whole: %d bytes" % len(reply.read()))
+    except http.client.IncompleteRead:
+        pass
+    c.close()
+    ident = create(server, num_frames=401, seconds=3)
+    check(get(server, ident)["seconds"] == "25.0625", "frames count more than seconds: %r" % get(server, ident)["seconds"])
     status, headers, data = content(server, ident, "?live=1")
     check(status == 200 and frames_of(data)[0] == 401, "all frames came while they were made")
     check(until(server, ident, over)["status"] == "completed", "and the job is complete")
@@ -281,7 +292,7 @@ async def shared(server):
     journal = e2e.read("jobs/jobs.journal")
     status, headers, e = call(server, "POST", "/v1/videos", VIDEO)
     check(e2e.read("jobs/jobs.journal") == journal, "what is refused is not written down")
-    check(status == 429 and e["error"]["type"] == "rate_limit_error" and int(headers["retry-after"]) >= 1, "a full queue: %d %r %r" % (status, headers, e))
+    check(status == 429 and e["error"]["type"] == "rate_limit_error" and 1 <= int(headers["retry-after"]) <= jobs[0]["eta_seconds"] + 2, "a full queue: %d %r %r" % (status, headers, e))
     check(call(server, "POST", "/v1/videos/%s/cancel" % slow, {})[2]["error"]["code"] == "cancelled", "cancelled")
     check(call(server, "DELETE", "/v1/videos/" + waiting[1])[0] == 200, "one that waits is deleted")
     check(until(server, waiting[0], over)["status"] == "completed", "the other one runs")
