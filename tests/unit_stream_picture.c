@@ -110,7 +110,7 @@ static void broken_files_are_one_message(void **state)
     /* a playlist that would lead to another file */
     static const char list[] = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n/etc/passwd\n";
     write_bytes(s->path, list, sizeof list - 1);
-    refuse(s, LT_ERR_FORMAT, s->path);
+    refuse(s, LT_ERR_FORMAT, "of a kind that is not read: pictures are PNG");
     strcpy(s->path, "/tmp");
     refuse(s, LT_ERR_IO, "not a file");
 }

@@ -262,7 +262,7 @@ static void bad_options_are_named(void **state)
     o.path = "/proc/self/nowhere/out.mp4";
     refuse(s, o, LT_ERR_IO, "/proc/self/nowhere/out.mp4");
     o.path = "out.avi";
-    refuse(s, o, LT_ERR_ARG, "must end in .mp4");
+    refuse(s, o, LT_ERR_ARG, "must end in .mp4, after");
     assert_int_equal(files_in(s->dir), 0);
 }
 

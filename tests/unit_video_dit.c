@@ -187,7 +187,7 @@ static void what_cannot_be_is_refused(void **state)
     open_bench(&b, "cpu", LT_F32, 1);
     lti_dit_args a = {
         .batch = 1, .x = {b.x[0]}, .v = {b.v[0]}, .prompt = {b.prompt[0]}, .cancel = &stop};
-    refused(&b, a, LT_ERR_CANCELLED, "cancelled in block 0 of 2");
+    refused(&b, a, LT_ERR_CANCELLED, "cancelled in layer 0 of 2");
     a.batch = 2;
     refused(&b, a, LT_ERR_ARG, "pass of 2 samples, made for 1");
     a.batch = 1;

@@ -73,7 +73,7 @@ static lt_status qk_norm(const pass *p, lt_mat out, lt_mat x, int64_t rows, cons
 static lt_status cancelled(const pass *p)
 {
     if (!p->a->cancel || !atomic_load(p->a->cancel)) return LT_OK;
-    return lti_fail(lt_dev_ctx(p->dev), LT_ERR_CANCELLED, "cancelled in block %d of %d", p->block,
+    return lti_fail(lt_dev_ctx(p->dev), LT_ERR_CANCELLED, "cancelled in layer %d of %d", p->block,
                     p->d->c.layers);
 }
 

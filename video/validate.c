@@ -89,7 +89,8 @@ static lt_status check_sampling(lt_ctx *ctx, const lt_session_options *o)
     if (!o->step_list != (o->solver != LT_SOLVER_RENOISE))
         return lti_fail(ctx, LT_ERR_ARG,
                         o->step_list ? "solver %s takes no step list"
-                                     : "solver %s needs a step list; mode ar has one",
+                                     : "solver %s needs a step list, which mode ar has: "
+                                       "another mode needs another solver",
                         lt_solver_name(o->solver));
     lt_scheduler *s;
     const lt_scheduler_options so = lti_schedule(NULL, o); /* the scheduler knows its own limits */
