@@ -1,41 +1,15 @@
-/* conn.c: one websocket's side of the protocol, without the socket: messages go in, messages come out when there is room for one. A
- * viewer is a number of a frame in a hub; one that falls behind is sent on to a key frame. */
-#include "stream/server.h"
+/* conn.c: one websocket's side of the protocol, without the socket: what a client says, and what it is answered. What it is shown is
+ * conn_media.c's. */
+#include "stream/conn_internal.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A viewer for whom so much is waiting, and for so long, goes on with the newest key frame. */
-#define LAG_S 1.0
 #define FIRST_MESSAGE_S 10.0
 #define IDLE_S 300.0
-/* How much of the recorded part is sent ahead of its time after a seek. */
-#define SEEK_AHEAD_S 2.0
 
-enum { MAX_REPLIES = 64, MESSAGES_A_SECOND = 50, MESSAGES_AT_ONCE = 200 };
-
-struct lti_conn {
-    lt_server *srv;
-    bool trusted, spoken, owner;
-    bool reliable;  /* an owner who wants every frame: generation waits for it */
-    lti_live *live; /* reference */
-    lti_wire wire;
-    bool sent_init, sent_end, discontinuity, wait_key;
-    bool catching_up; /* behind on purpose: joined, resumed or sought */
-    int64_t behind;   /* frames, when it began to */
-    int64_t next, event;
-    int64_t had;        /* the last frame that it was sent */
-    int64_t seek_frame; /* -1: no pace */
-    double seek_at;
-    lti_event *reply[MAX_REPLIES];
-    int first_reply, replies;
-    double opened, heard, asked, allowance, allowed_at;
-    int close;
-    const char *why;
-    bool drained;
-};
+enum { MESSAGES_A_SECOND = 50, MESSAGES_AT_ONCE = 200 };
 
 lti_conn *lti_conn_create(lt_server *srv, bool trusted)
 {
@@ -69,7 +43,7 @@ void lti_conn_destroy(lti_conn *c)
     if (!c) return;
     leave(c);
     for (int i = 0; i < c->replies; i++)
-        lti_event_release(c->reply[(c->first_reply + i) % MAX_REPLIES]);
+        lti_event_release(c->reply[(c->first_reply + i) % LTI_CONN_REPLIES]);
     free(c);
 }
 
@@ -87,15 +61,14 @@ int lti_conn_closing(const lti_conn *c, const char **reason)
     return c->replies && c->close != LTI_CLOSE_SLOW ? LTI_CLOSE_NONE : c->close;
 }
 
-/* Takes the object. */
-static void answer(lti_conn *c, json_t *message)
+void lti_conn_answer(lti_conn *c, json_t *message)
 {
     char *text = message ? json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     lti_event *e = text ? lti_event_create(text, strlen(text)) : NULL;
     json_decref(message);
     free(text);
-    if (e && c->replies < MAX_REPLIES) {
-        c->reply[(c->first_reply + c->replies++) % MAX_REPLIES] = e;
+    if (e && c->replies < LTI_CONN_REPLIES) {
+        c->reply[(c->first_reply + c->replies++) % LTI_CONN_REPLIES] = e;
         return;
     }
     lti_event_release(e);
@@ -107,14 +80,14 @@ static void refuse(lti_conn *c, const char *code, const char *message, const cha
 {
     /* it may end within a character of the client's */
     if (!lti_text_valid(message, strlen(message))) message = "the request is not valid";
-    answer(c, json_pack("{s:s, s:s, s:s, s:s*, s:b, s:b}", "type", "error", "code", code, "message",
-                        message, "param", param && *param ? param : NULL, "retryable", retryable,
-                        "fatal", 0));
+    lti_conn_answer(c, json_pack("{s:s, s:s, s:s, s:s*, s:b, s:b}", "type", "error", "code", code,
+                                 "message", message, "param", param && *param ? param : NULL,
+                                 "retryable", retryable, "fatal", 0));
 }
 
 static void reject(lti_conn *c, const lti_message *m, const char *code, const char *message)
 {
-    answer(c, lti_rejection(m->event_id, code, message));
+    lti_conn_answer(c, lti_rejection(m->event_id, code, message));
 }
 
 /* ---- joining ---- */
@@ -216,7 +189,7 @@ static void resume(lti_conn *c, const lti_message *m)
     if (m->last_seq >= 0) catch_up(c, m->last_seq < s.end ? m->last_seq + 1 : s.end, s.end);
     if (m->last_event >= 0 && m->last_event < c->event) c->event = m->last_event + 1;
     c->discontinuity = m->last_seq < 0; /* else the next frame is the one that it waits for */
-    if (lti_hub_get_config(lti_live_hub(l))) answer(c, lti_live_describe(l));
+    if (lti_hub_get_config(lti_live_hub(l))) lti_conn_answer(c, lti_live_describe(l));
     lti_live_progress(l, c->next, -1);
 }
 
@@ -228,10 +201,10 @@ static void on_hello(lti_conn *c, const lti_message *m)
         lti_conn_end(c, LTI_CLOSE_POLICY, "unauthorized");
         return;
     }
-    answer(c, json_pack("{s:s, s:s, s:s, s:b, s:o*, s:o}", "type", "welcome", "protocol",
-                        "longtake.v1", "server", c->srv->o.version, "ready",
-                        atomic_load(&c->srv->ready) == 1, "model", model(c->srv), "limits",
-                        limits(c->srv)));
+    lti_conn_answer(c, json_pack("{s:s, s:s, s:s, s:b, s:o*, s:o}", "type", "welcome", "protocol",
+                                 "longtake.v1", "server", c->srv->o.version, "ready",
+                                 atomic_load(&c->srv->ready) == 1, "model", model(c->srv), "limits",
+                                 limits(c->srv)));
     if (by_resume) resume(c, m);
 }
 
@@ -245,9 +218,10 @@ static void on_watch(lti_conn *c, const lti_message *m)
     }
     join(c, l, false, m->wire);
     if (lti_hub_get_config(lti_live_hub(l)))
-        answer(c, lti_live_describe(l));
+        lti_conn_answer(c, lti_live_describe(l));
     else
-        answer(c, json_pack("{s:s, s:s}", "type", "waiting", "session_id", lti_live_id(l)));
+        lti_conn_answer(c,
+                        json_pack("{s:s, s:s}", "type", "waiting", "session_id", lti_live_id(l)));
 }
 
 /* ---- starting ---- */
@@ -279,9 +253,10 @@ static void refuse_busy(lti_conn *c, lt_status s, double eta)
                NULL, false);
         return;
     }
-    answer(c, json_pack("{s:s, s:s, s:s, s:i, s:b, s:b}", "type", "error", "code", "queue_full",
-                        "message", "all places are taken and the queue is full", "retry_after_ms",
-                        (int)fmin(1000 * eta + 1000, 3600e3), "retryable", 1, "fatal", 0));
+    lti_conn_answer(c, json_pack("{s:s, s:s, s:s, s:i, s:b, s:b}", "type", "error", "code",
+                                 "queue_full", "message",
+                                 "all places are taken and the queue is full", "retry_after_ms",
+                                 (int)fmin(1000 * eta + 1000, 3600e3), "retryable", 1, "fatal", 0));
 }
 
 static const char *cannot_start(const lti_conn *c)
@@ -323,10 +298,10 @@ static void on_start(lti_conn *c, lti_message *m)
         lti_server_add_live(c->srv, l);
         lti_count(c->srv->metrics, LTI_COUNT_SESSIONS, 1);
         json_t *d = lti_live_describe(l);
-        answer(c, json_pack("{s:s, s:s*, s:s, s:s, s:s, s:O*}", "type", "accepted", "event_id",
-                            m->event_id, "session_id", lti_live_id(l), "key", lti_live_key(l),
-                            "resume_token", lti_live_resume_token(l), "request",
-                            json_object_get(d, "request")));
+        lti_conn_answer(c, json_pack("{s:s, s:s*, s:s, s:s, s:s, s:O*}", "type", "accepted",
+                                     "event_id", m->event_id, "session_id", lti_live_id(l), "key",
+                                     lti_live_key(l), "resume_token", lti_live_resume_token(l),
+                                     "request", json_object_get(d, "request")));
         json_decref(d);
         lti_say(c->srv, LT_LOG_INFO, "session_started", "{s:s}", "session_id", lti_live_id(l));
     }
@@ -351,9 +326,9 @@ static void on_seek(lti_conn *c, const lti_message *m)
     c->wait_key = c->sent_end = false;
     c->seek_frame = m->live ? -1 : c->next;
     c->seek_at = lti_now();
-    answer(c, json_pack("{s:s, s:s*, s:s, s:I, s:I, s:b}", "type", "applied", "event_id",
-                        m->event_id, "what", "seek", "frame", (json_int_t)c->next, "pts",
-                        (json_int_t)(c->next * 1000000 / k->fps), "live", m->live));
+    lti_conn_answer(c, json_pack("{s:s, s:s*, s:s, s:I, s:I, s:b}", "type", "applied", "event_id",
+                                 m->event_id, "what", "seek", "frame", (json_int_t)c->next, "pts",
+                                 (json_int_t)(c->next * 1000000 / k->fps), "live", m->live));
 }
 
 static void on_ack(lti_conn *c, const lti_message *m)
@@ -393,7 +368,7 @@ static void act(lti_conn *c, lti_message *m)
         on_watch(c, m);
         return;
     case LTI_MESSAGE_PING:
-        answer(c, json_pack("{s:s, s:f}", "type", "pong", "t", m->t));
+        lti_conn_answer(c, json_pack("{s:s, s:f}", "type", "pong", "t", m->t));
         return;
     case LTI_MESSAGE_UNKNOWN:
         refuse(c, "unknown_type", "there is no message of that type", m->type_text, false);
@@ -459,182 +434,6 @@ void lti_conn_receive(lti_conn *c, const void *data, size_t bytes, bool binary)
     lti_message_free(&m);
 }
 
-/* ---- media ---- */
-
-/* Goes on with a newer frame and says what was left out. */
-static void skip_to(lti_conn *c, int64_t frame, const char *why)
-{
-    const lti_hub_config *k = lti_hub_get_config(lti_live_hub(c->live));
-    const int64_t lost = frame - c->next;
-    c->next = frame;
-    c->discontinuity = true;
-    c->wait_key = false;
-    if (lost <= 0) return;
-    lti_count_dropped(c->srv->metrics, !strcmp(why, "too_slow"), (uint64_t)lost);
-    answer(c, json_pack("{s:s, s:I, s:I, s:s}", "type", "dropped", "frames", (json_int_t)lost,
-                        "resume_pts", (json_int_t)(frame * 1000000 / k->fps), "reason", why));
-}
-
-/* In a pause no key frame comes, and there is time for all that is waiting. */
-static bool waits_for_key(const lti_conn *c, const lti_hub_state *s)
-{
-    return c->wait_key && s->newest_key <= c->next && !s->ended && !lti_live_is_paused(c->live);
-}
-
-/* Whether a frame that is kept may be sent now; false also after a skip. */
-static bool in_time(lti_conn *c, const lti_unit *u, const lti_hub_state *s)
-{
-    const lti_hub_config *k = lti_hub_get_config(lti_live_hub(c->live));
-    const double now = lti_now();
-    if (c->seek_frame >= 0) {
-        const double ahead = (double)(c->next - c->seek_frame) / k->fps - (now - c->seek_at);
-        return ahead <= SEEK_AHEAD_S;
-    }
-    /* one for whom ever more is waiting will not catch up */
-    if (c->catching_up && (double)(s->end - c->next) > (double)c->behind + LAG_S * k->fps)
-        c->catching_up = false;
-    if (c->catching_up || c->reliable) return true;
-    /* both: after a pause of the whole machine everything is old and little is waiting */
-    const bool behind = now - u->born > LAG_S && (double)(s->end - c->next) > LAG_S * k->fps;
-    if (c->wait_key || behind) {
-        if (s->newest_key > c->next) {
-            skip_to(c, s->newest_key, "too_slow");
-        } else if (!u->key) {
-            c->wait_key = true;
-            if (!waits_for_key(c, s)) return true;
-            lti_live_keyframe(c->live);
-            return false;
-        } else {
-            c->wait_key = false;
-        }
-    }
-    return true;
-}
-
-static bool give_init(lti_conn *c, lti_out *out, const lti_hub_config *k)
-{
-    const lti_unit_info info = {.kind = LTI_UNIT_INIT, .flags = LTI_FLAG_MARKED, .frame = c->next};
-    lti_unit *u = lti_unit_create(&info, k->init, k->init_bytes);
-    if (!u) return false;
-    c->sent_init = true;
-    *out = (lti_out){u->data + LTI_HEADROOM, LTI_UNIT_HEADER + u->bytes, true, u, NULL};
-    return true;
-}
-
-static bool give_end(lti_conn *c, lti_out *out)
-{
-    const lti_unit_info info = {.kind = LTI_UNIT_END, .frame = c->next};
-    lti_unit *u = c->sent_end ? NULL : lti_unit_create(&info, NULL, 0);
-    if (!u) return false;
-    c->sent_end = true;
-    *out = (lti_out){u->data + LTI_HEADROOM, LTI_UNIT_HEADER, true, u, NULL};
-    return true;
-}
-
-/* The form that this viewer wants. Takes u; NULL: this frame does not exist in it. */
-static lti_unit *as_wanted(const lti_conn *c, lti_unit *u)
-{
-    lti_unit *other = NULL;
-    if (c->wire == LTI_WIRE_ANNEXB) return u;
-    if (c->wire == LTI_WIRE_FMP4) {
-        other = lti_unit_fragment(u);
-    } else if (u->jpeg) {
-        other = u->jpeg;
-        atomic_fetch_add(&other->refs, 1);
-    }
-    lti_unit_release(u);
-    return other;
-}
-
-/* Takes u. */
-static bool send_frame(lti_conn *c, lti_out *out, lti_unit *u)
-{
-    c->had = u->frame;
-    lti_unit_stamp(u, c->discontinuity);
-    c->discontinuity = false;
-    lti_count(c->srv->metrics, LTI_COUNT_FRAMES_SENT, 1);
-    lti_count(c->srv->metrics, LTI_COUNT_BYTES_SENT, u->bytes);
-    *out = (lti_out){u->data + LTI_HEADROOM, LTI_UNIT_HEADER + u->bytes, true, u, NULL};
-    return true;
-}
-
-static bool give_unit(lti_conn *c, lti_out *out, lti_unit *u)
-{
-    c->next = u->frame + 1;
-    if (!c->catching_up && c->seek_frame < 0)
-        lti_observe(c->srv->metrics, LTI_TIME_LAG, lti_now() - u->born);
-    u = as_wanted(c, u);
-    if (c->owner) lti_live_progress(c->live, c->next, -1);
-    return u && send_frame(c, out, u);
-}
-
-/* Whether it wants JPEG and came when the newest frame was made without one, which there is beside by now. */
-static bool lacks_picture(const lti_conn *c, const lti_hub_state *s)
-{
-    return c->wire == LTI_WIRE_JPEG && s->picture == s->end - 1 && s->picture > c->had;
-}
-
-static bool next_unit(lti_conn *c, lti_out *out)
-{
-    lti_hub *h = lti_live_hub(c->live);
-    const lti_hub_config *k = lti_hub_get_config(h);
-    lti_unit *u;
-    for (;;) {
-        if (k && c->wire == LTI_WIRE_FMP4 && !c->sent_init) return give_init(c, out, k);
-        const lti_hub_state s = lti_hub_look(h);
-        const lt_status st = lti_hub_get(h, c->next, &u);
-        if ((st == LT_END || st == LT_AGAIN) && lacks_picture(c, &s))
-            return send_frame(c, out, lti_hub_picture(h));
-        if (st == LT_END) return give_end(c, out);
-        if (st == LT_AGAIN) {
-            c->catching_up = c->wait_key = false;
-            c->seek_frame = -1;
-            return false;
-        }
-        if (st == LT_ERR_MISSING) {
-            skip_to(c, s.first, "gone");
-            continue;
-        }
-        const int64_t was = c->next;
-        const bool now = in_time(c, u, &s);
-        if (!now || c->next != was) {
-            lti_unit_release(u);
-            if (!now) return false;
-            continue;
-        }
-        if (give_unit(c, out, u)) return true;
-    }
-}
-
-bool lti_conn_next(lti_conn *c, lti_out *out)
-{
-    lti_event *e = NULL;
-    c->asked = 0;
-    if (c->replies) {
-        e = c->reply[c->first_reply];
-        c->first_reply = (c->first_reply + 1) % MAX_REPLIES;
-        c->replies--;
-    } else if (c->close)
-        return false;
-    else if (c->live && (e = lti_hub_event(lti_live_hub(c->live), c->event)))
-        c->event = e->number + 1;
-    if (!e) return c->live && next_unit(c, out);
-    *out = (lti_out){e->data + LTI_HEADROOM, e->bytes, false, NULL, e};
-    return true;
-}
-
-bool lti_conn_wants_to_write(lti_conn *c)
-{
-    bool wants = c->replies > 0;
-    if (!wants && !c->close && c->live) {
-        const lti_hub_state s = lti_hub_look(lti_live_hub(c->live));
-        wants = c->event < s.end_event || (c->next < s.end && !waits_for_key(c, &s)) ||
-                lacks_picture(c, &s) || (s.ended && !c->sent_end);
-    }
-    if (wants && c->asked <= 0) c->asked = lti_now();
-    return wants;
-}
-
 /* ---- time ---- */
 
 void lti_conn_progress(lti_conn *c)
@@ -658,5 +457,5 @@ void lti_conn_drain(lti_conn *c, double deadline)
 {
     if (c->drained) return;
     c->drained = true;
-    answer(c, json_pack("{s:s, s:f}", "type", "draining", "deadline_s", deadline));
+    lti_conn_answer(c, json_pack("{s:s, s:f}", "type", "draining", "deadline_s", deadline));
 }

@@ -2,8 +2,8 @@
  *
  *   network thread (lt_server_run)                      device thread (sched.c)
  *   http.c ─ routes.c ─┐                                 picks the task whose playback runs dry first,
- *   ws.c ─ conn.c ─────┼─ live.c ── submit, prompt ────► one lt_session_next, then encode.c
- *                      └─ hub.c ◄── packets, events ──── live.c
+ *   ws.c ─ conn.c ─────┼─ live.c ── submit, prompt ────► live_draw.c: one lt_session_next, then encode.c
+ *                      └─ hub.c ◄── packets, events ──── live_draw.c
  *
  * Locks, in this order: sched, live, hub; none is held across a device call, an encoder call or a socket write.
  */
@@ -323,7 +323,7 @@ bool lti_tape_add(lti_tape *t, lti_unit *u);
 int lti_tape_open(lti_tape *t, int64_t *bytes);
 void lti_tape_destroy(lti_tape *t); /* accepts NULL */
 
-/* ---- live.c: a live session ---- */
+/* ---- live.c: a live session; live_draw.c: the device's side of it ---- */
 
 typedef struct lti_live lti_live;
 typedef enum lti_live_phase { LTI_LIVE_QUEUED, LTI_LIVE_RUNNING, LTI_LIVE_ENDED } lti_live_phase;
@@ -450,7 +450,7 @@ bool lti_host_is_loopback(const char *host);
 
 double lti_now(void); /* monotonic, seconds */
 
-/* ---- conn.c: one websocket's side of the protocol, without the socket ---- */
+/* ---- conn.c: one websocket's side of the protocol, without the socket; conn_media.c: what it is sent ---- */
 
 typedef struct lti_conn lti_conn;
 enum {
