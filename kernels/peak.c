@@ -210,6 +210,8 @@ double lt_peak_seconds(lt_dev *dev, int64_t runs)
         lti_parallel(dev, lt_dev_threads(dev), task_fma, &r);
     return 1e-9 * (now_ns() - begun);
 #else
+    (void)dev;
+    (void)runs;
     return 0;
 #endif
 }
