@@ -54,7 +54,8 @@ static float linspace_down_f32(int32_t points, int32_t i)
 static float euler_sigma(int32_t steps, int32_t i, double shift)
 {
     const float u = linspace_down_f32(steps + 1, i), f = (float)shift;
-    return f * u / (1 + (float)(shift - 1) * u);
+    const float sigma = f * u / (1 + (float)(shift - 1) * u);
+    return sigma < 1 ? sigma : 1; /* small shifts are rounded to more, which no model takes */
 }
 
 void lti_grid_fill(lt_sigma_grid grid, int32_t steps, double shift, float *sigma, double *t)

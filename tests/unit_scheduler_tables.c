@@ -173,6 +173,27 @@ static void refused(lt_scheduler_options o, const char *names)
     assert_non_null(strstr(lt_error(ctx), names));
 }
 
+/* Whatever the shift, rounding does not lead out of what a model takes. */
+static void times_stay_within_a_models(void **state)
+{
+    (void)state;
+    static const double shifts[] = {1e-6, 0.01, 0.02, 0.3, 0.9, 1, 1.3, 3, 7.7, 33, 100, 1e6};
+    for (int grid = LT_GRID_AUTO; grid <= LT_GRID_EULER; grid++) {
+        for (size_t k = 0; k < sizeof shifts / sizeof *shifts; k++) {
+            const lt_solver solver = grid == LT_GRID_WAN_DPMPP         ? LT_SOLVER_DPMPP
+                                     : grid <= LT_GRID_DIFFUSERS_UNIPC ? LT_SOLVER_UNIPC
+                                                                       : LT_SOLVER_EULER;
+            lt_scheduler *s = make(solver, (lt_sigma_grid)grid, 7, shifts[k]);
+            for (int i = 0; i < 7; i++) {
+                assert_true(lt_scheduler_sigma(s, i) >= 0 && lt_scheduler_sigma(s, i) <= 1);
+                assert_true(lt_scheduler_timestep(s, i) >= 0 &&
+                            lt_scheduler_timestep(s, i) <= 1000);
+            }
+            lt_scheduler_destroy(&s);
+        }
+    }
+}
+
 static void bad_options_are_named(void **state)
 {
     (void)state;
@@ -231,6 +252,7 @@ int main(void)
         cmocka_unit_test(sigmas_of_unipc_50_5),
         cmocka_unit_test(diffusers_euler_shifts_twice_and_keeps_fractions),
         cmocka_unit_test(few_step_lists),
+        cmocka_unit_test(times_stay_within_a_models),
         cmocka_unit_test(bad_options_are_named),
         cmocka_unit_test(names),
     };
