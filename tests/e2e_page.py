@@ -99,9 +99,18 @@ async def main():
             check(await page.until("longtake.drawn > %d" % (shown + 5)), "it plays on")
             await page.run("document.getElementById('play').click()")
             check(await page.until("longtake.held === true"), "paused")
-            for kind in ("webcodecs", "jpeg"):
+            for kind in ("webcodecs", "mse", "jpeg"):
                 async with Page(chromium, link + "&player=" + kind) as viewer:
                     check(await viewer.until("longtake.firstPicture && longtake.held && document.getElementById('wait').hidden"), kind + ": who joins a video that stands sees where")
+            shown, drawn = await page.run("[longtake.shown, longtake.drawn]")
+            await page.run("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft', bubbles: true}))")
+            check(await page.until("longtake.seeking === null && longtake.drawn > %d" % drawn) and await page.run("longtake.held && longtake.shown <= %d" % (shown - 1900000)), "an earlier picture, still paused")
+            made = await page.run("document.getElementById('play').click(), longtake.made")
+            check(await page.until("!longtake.held && longtake.made > %g" % (made + 0.5)), "and on from there, the drawing too")
+            await page.run("document.getElementById('edge').click()")
+            check(await page.until("!longtake.behind && longtake.seeking === null"), "to the newest")
+            await page.run("document.getElementById('play').click()")
+            check(await page.until("longtake.held === true && longtake.stands"), "paused again")
             made = await page.run("document.getElementById('edge').click(), longtake.made")
             check(await page.until("longtake.made > %g" % (made + 2)), "who goes elsewhere from a pause is not left with a drawing that stands")
             # a lost connection
@@ -149,6 +158,12 @@ async def main():
                 ident = await page.run("window.old = true, location.reload(), longtake.session.session_id")
                 check(await page.until("!window.old && longtake.drawn > 8 && longtake.owner && longtake.running && longtake.session.session_id") == ident, kind + ": a page that is loaded anew goes on")
                 check(await page.run("document.getElementById('prompt').value") == await page.run("longtake.prompts[0].text"), "with its prompt")
+                await page.run("document.getElementById('play').click()")
+                await page.until("longtake.stands")
+                await page.run("window.old = true, location.reload()")
+                check(await page.until("!window.old && longtake.held && longtake.firstPicture && document.getElementById('wait').hidden"), kind + ": so does one that stands, and shows where")
+                made = await page.run("document.getElementById('play').click(), longtake.made")
+                check(await page.until("longtake.made > %g && longtake.shown > %d" % (made + 2, 1e6 * made)), kind + ": and goes on")
                 await page.run("document.getElementById('stop').click()")
                 check(await page.until("!longtake.running && document.getElementById('stop').hidden"), kind + ": stop")
                 await page.run("window.old = true, location.reload()")

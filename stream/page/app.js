@@ -334,6 +334,7 @@ function setPlay(held) {
   $("play-shape").setAttribute("d", held ? "M7 4.500v15l13-7.500z" : "M8 5h3v14H8zM14 5h3v14h-3z");
 }
 function paused(p) {
+  state.stands = p;
   setPlay(p);
   state.player?.pause(p);
 }
@@ -343,17 +344,20 @@ function togglePlay() {
   const hold = !state.held;
   setPlay(hold);
   state.player.pause(hold);
-  if (state.owner && state.running && !state.behind) send({ type: hold ? "pause" : "resume", event_id: eventId() });
+  // who looks at what was before holds only his own picture, but whoever goes on wants the drawing to go on
+  if (state.owner && state.running && (hold ? !state.behind : !state.behind || state.stands)) send({ type: hold ? "pause" : "resume", event_id: eventId() });
 }
 function seek(seconds, live) {
   if (!state.player) return;
+  const stays = state.held && !live && !state.finished; // paused: the picture of that place, and no more
   state.seeking = eventId();
   state.behind = !live;
   state.finished = false;
   state.player.reset();
   if (state.kind === "mse" && state.over) build(); // a stream that ended cannot be appended to
   if (state.kind === "mse" && state.init && state.over) state.player.push(state.init);
-  if (state.held) {
+  if (stays) state.player.pause(true);
+  else if (state.held) {
     setPlay(false);
     state.player.pause(false);
     if (state.owner && state.running) send({ type: "resume", event_id: eventId() }); // the drawing stood, too
@@ -409,7 +413,7 @@ function showPrompts(list) {
 function reset() {
   state.player?.close();
   Object.assign(state, { player: null, info: null, session: null, owner: false, speed: 0, lastSeq: -1, lastEvent: -1, over: false, behind: false, anchor: null, stalls: 0, dropped: 0,
-    firstPicture: 0, made: 0, shown: 0, drawn: 0, prompts: [], pendingPrompt: null, finished: false, init: null, seeking: null });
+    firstPicture: 0, made: 0, shown: 0, drawn: 0, prompts: [], pendingPrompt: null, finished: false, init: null, seeking: null, stands: false });
   for (const p of Object.values(plots)) p.clear();
   $("n-stalls").textContent = $("n-dropped").textContent = "0";
   for (const n of ["fps", "block", "lead", "density", "cache", "frames"]) $("n-" + n).textContent = "–";
@@ -507,7 +511,8 @@ setInterval(() => {
     i.style.left = (100 * p.pts) / 1e6 / Math.max(made, 0.1) + "%";
     return i;
   }));
-  if (state.running && !state.held) send({ type: "ack", seq: Math.max(0, state.lastSeq), rendered_pts: Math.max(0, Math.round(state.shown || 0)), decode_queue: state.player ? state.player.queued() : 0 });
+  // not before something is seen: the server would take the beginning for what is shown, and wait
+  if (state.running && !state.held && state.firstPicture) send({ type: "ack", seq: Math.max(0, state.lastSeq), rendered_pts: Math.max(0, Math.round(state.shown || 0)), decode_queue: state.player ? state.player.queued() : 0 });
 }, 250);
 setInterval(() => { for (const p of Object.values(plots)) if (p.dirty) p.draw(); }, 500);
 addEventListener("pagehide", () => { state.closing = true; });

@@ -267,7 +267,7 @@ class MsePlayer {
     const v = this.video, b = v.buffered;
     if (!this.begun && this.target !== undefined) {
       for (let i = 0; i < b.length; i++)
-        if (b.start(i) <= this.target + 0.01 && (b.end(i) > this.target + 0.25 || this.ended)) {
+        if (b.start(i) <= this.target + 0.01 && (b.end(i) > this.target + 0.25 || this.ended || this.held)) {
           if (Math.abs(v.currentTime - this.target) > 0.01) v.currentTime = Math.max(this.target, b.start(i));
           this.begun = true;
           if (!this.held) v.play().catch(() => {});
