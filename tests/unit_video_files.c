@@ -4,6 +4,7 @@
 #include "tests/temp_files.h"
 #include "video/config.h"
 #include "video/json.h"
+#include "video/model_internal.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -742,6 +743,38 @@ static void inspected_torn(void **state)
         }
 }
 
+static uint64_t mib_free(void)
+{
+    return lti_available_bytes(temp_dir) >> 20;
+}
+
+/* A container, a service with a limit, a service in a limited slice; cached files of a model take nothing. */
+static void free_memory(void **state)
+{
+    (void)state;
+    assert_true(lti_available_bytes(temp_dir) == UINT64_MAX);
+    temp_text("proc/meminfo", "MemTotal: 9000000 kB\nMemAvailable:    8192000 kB\n");
+    assert_int_equal(mib_free(), 8000);
+    temp_text("proc/self/cgroup", "0::/\n");
+    temp_text("sys/fs/cgroup/memory.max", "6291456000\n");
+    temp_text("sys/fs/cgroup/memory.current", "5242880000\n");
+    assert_int_equal(mib_free(), 1000);
+    temp_text(
+        "sys/fs/cgroup/memory.stat",
+        "anon 104857600\nfile 5138022400\ninactive_file 3145728000\nactive_file 1048576000\n");
+    assert_int_equal(mib_free(), 5000);
+    temp_text("proc/self/cgroup", "1:name=systemd:/\n0::/system.slice/longtake.service\n");
+    assert_int_equal(mib_free(), 5000);
+    temp_text("sys/fs/cgroup/system.slice/longtake.service/memory.max", "max\n");
+    temp_text("sys/fs/cgroup/system.slice/longtake.service/memory.current", "104857600\n");
+    assert_int_equal(mib_free(), 5000);
+    temp_text("sys/fs/cgroup/system.slice/longtake.service/memory.max", "2097152000\n");
+    assert_int_equal(mib_free(), 1900);
+    temp_text("sys/fs/cgroup/system.slice/memory.max", "1048576000\n");
+    temp_text("sys/fs/cgroup/system.slice/memory.current", "1048576001\n");
+    assert_int_equal(mib_free(), 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -751,6 +784,7 @@ int main(void)
         TEST(wrong_tensors),    TEST(contradictions), TEST(parts_that_do_not_fit),
         TEST(families),         TEST(tied_embedding), TEST(inspected),
         TEST(inspected_broken), TEST(inspected_torn), TEST(long_names),
+        TEST(free_memory),
     };
     return cmocka_run_group_tests(tests, setup_all, teardown_all);
 }

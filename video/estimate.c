@@ -4,43 +4,10 @@
 #include "video/model_internal.h"
 #include "video/rollout.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Panels that kernels pack for themselves, thread stacks, the program: measured 60 to 120 MiB. */
 static const uint64_t overhead = (uint64_t)128 << 20;
-
-/* ---- what the machine has ---- */
-
-/* The number after `key` in a small text file, times `unit`; UINT64_MAX when there is none ("max" of a control group). */
-static uint64_t read_number(const char *path, const char *key, uint64_t unit)
-{
-    FILE *f = fopen(path, "re");
-    if (!f) return UINT64_MAX;
-    char line[256];
-    uint64_t value = UINT64_MAX;
-    while (value == UINT64_MAX && fgets(line, sizeof line, f)) {
-        if (strncmp(line, key, strlen(key)) != 0) continue;
-        char *end;
-        const unsigned long long n = strtoull(line + strlen(key), &end, 10);
-        if (end != line + strlen(key))
-            value = n * unit;
-        else
-            break;
-    }
-    fclose(f);
-    return value;
-}
-
-uint64_t lti_available_bytes(void)
-{
-    const uint64_t free = read_number("/proc/meminfo", "MemAvailable:", 1024);
-    const uint64_t max = read_number("/sys/fs/cgroup/memory.max", "", 1);
-    const uint64_t used = read_number("/sys/fs/cgroup/memory.current", "", 1);
-    if (max == UINT64_MAX || used == UINT64_MAX || used > max) return free;
-    return max - used < free ? max - used : free;
-}
 
 /* ---- bytes ---- */
 
@@ -184,7 +151,7 @@ static double gib(uint64_t bytes)
 lt_status lti_estimate_fit(lt_estimate *out, lt_ctx *ctx, const lti_config *c, lt_dtype dtype,
                            const lt_session_options *o, uint64_t loaded)
 {
-    const uint64_t available = lti_available_bytes();
+    const uint64_t available = lti_available_bytes("");
     const uint64_t limit = o->memory_limit           ? o->memory_limit
                            : available == UINT64_MAX ? UINT64_MAX
                                                      : available + loaded;

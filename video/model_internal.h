@@ -50,8 +50,9 @@ LT_MUST_USE lt_status lti_model_encode_frames(lt_model *m, float **z, const uint
  * branches in one batch when `batch`. */
 void lti_estimate(lt_estimate *out, const lti_config *c, lt_dtype dtype,
                   const lt_session_options *o, bool batch);
-/* Bytes that this process may still take: what the system has free, or less where its group is limited. */
-uint64_t lti_available_bytes(void);
+/* Bytes that this process may still take: what the system has free, or less where a control group that it is in is limited, of which
+ * pages of files are free. root: what stands before /proc and /sys: "", but in tests. */
+uint64_t lti_available_bytes(const char *root);
 /* Chooses cfg_batch and checks the peak: LT_ERR_MEM with the figures when it does not fit. `loaded`: bytes of the estimate that are
  * taken already. */
 LT_MUST_USE lt_status lti_estimate_fit(lt_estimate *out, lt_ctx *ctx, const lti_config *c,
