@@ -36,7 +36,7 @@ static const lti_option rows[] = {
      "what to avoid (default: the model's)"},
     {"size", LTI_SIZE, VIDEO | LTI_BENCH, AT(size), "WxH", 0, 0,
      "picture size (default: the model's)"},
-    {"num-frames", LTI_INT, VIDEO | (LTI_BENCH & ~LTI_BENCH_DRIFT), AT(num_frames), "N", 1, 100000,
+    {"num-frames", LTI_INT, VIDEO | (LTI_BENCH & ~LTI_BENCH_DRIFT), AT(num_frames), "N", 1, 1000000,
      "4k+1 frames (default: the model's)"},
     {"seconds", LTI_REAL, VIDEO, AT(seconds), "S", 0.01, 3600,
      "length instead of --num-frames: the nearest 4k+1 frames,\nwhich are stated"},

@@ -101,6 +101,7 @@ check(p.wait() == 0 and b"\rdenoising  step 3/3" in seen and b"s a step" in seen
 # Wrong command lines: status 2, one line that names option and value. Nothing is made.
 before = sorted(os.listdir(e2e.WORK))
 for args, text in ((("--size", "63x64"), "63"), (("--size", "640x"), "640x"), (("--num-frames", "10"), "10"),
+                   (("--num-frames", "864002", "--mode", "ar"), "nearest are 864001"),  # an hour at 240 a second
                    (("--seed", "-1"), "--seed: '-1'"), (("--sede", "1"), "--seed"), (("--guidance-scale", "nan"), "nan"),
                    (("--fps", "0"), "--fps"), (("--codec", "h265"), "h265"), (("--crf", "99"), "99"),
                    (("--attention", "dnse"), "dnse"), (("--attention", "topk:keep=2"), "keep=2"),
