@@ -441,6 +441,11 @@ void lti_conn_progress(lti_conn *c)
     if (c->asked > 0) c->asked = lti_now();
 }
 
+bool lti_conn_is_waited_for(const lti_conn *c)
+{
+    return c->reliable && c->asked > 0;
+}
+
 void lti_conn_tick(lti_conn *c)
 {
     const double now = lti_now();

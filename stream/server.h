@@ -480,6 +480,8 @@ bool lti_conn_next(lti_conn *c, lti_out *out);
 bool lti_conn_wants_to_write(lti_conn *c);
 /* The peer has taken some of what was written to it: it does not stall. */
 void lti_conn_progress(lti_conn *c);
+/* It may take nothing for longer than a ping is waited for: drawing waits for it. */
+bool lti_conn_is_waited_for(const lti_conn *c);
 /* Twice a second: times out, sends what is due. */
 void lti_conn_tick(lti_conn *c);
 /* It is to be closed, when its replies are sent; the first reason counts. */

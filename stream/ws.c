@@ -198,10 +198,9 @@ static void look_for_progress(lti_ws *w)
 {
     int unread = 0;
     if (ioctl(lws_get_socket_fd(w->wsi), SIOCOUTQ, &unread)) return;
-    if (unread < w->unread) {
-        lti_conn_progress(w->conn);
-        lws_validity_confirmed(w->wsi);
-    }
+    const bool less = unread < w->unread;
+    if (less) lti_conn_progress(w->conn);
+    if (less || lti_conn_is_waited_for(w->conn)) lws_validity_confirmed(w->wsi);
     w->unread = unread;
 }
 
