@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -232,7 +233,7 @@ static void compare_with_disk(lti_jobs *jobs, lti_job *j)
 /* Its name is no job's any more: nothing takes it away. */
 static bool set_aside(lti_jobs *jobs, const char *name)
 {
-    char other[LTI_JOB_ID + 16];
+    char other[sizeof "lost_" + NAME_MAX];
     snprintf(other, sizeof other, "lost_%s", name);
     if (renameat(jobs->dir, name, jobs->dir, other)) return false;
     lti_say(jobs->srv, LT_LOG_WARN, "video_without_job", "{s:s}", "file", other);
