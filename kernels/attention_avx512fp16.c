@@ -1,6 +1,6 @@
 /* attention_avx512fp16.c: attention on bf16 inputs with the FMA of 32 f16, twice the products a cycle of the f32 one. The two halves of a
- * word are neighbours along the sum, as with bf16 pairs, and have a sum each, of RUN words; then both are added up in f32.
- * Only for inputs that lie well inside the range of f16: lti_attn_fits. */
+ * word are neighbours along the sum, as with bf16 pairs, and have a sum each, of RUN words; runs are added up in
+ * f16, at the end both halves, and steps of keys in f32. Only for inputs that lie well inside the range of f16: lti_attn_fits. */
 #include "kernels/attention.h"
 
 #include <immintrin.h>
@@ -19,6 +19,11 @@ static inline vf vf_dot(vf acc, vf a, vf b)
 {
     __asm__("vfmadd231ph %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
     return acc;
+}
+
+static inline vf vf_join(vf a, vf b)
+{
+    return (vf)(_mm512_castps_ph(a) + _mm512_castps_ph(b));
 }
 
 static inline vf vf_total(vf sums)

@@ -6,7 +6,7 @@
  *     pack_block   VW rows at a time of pack_rows; false: not for this shape
  *     put_weights  two vectors of weights into their place in p (PAIRS)
  *     pack_pairs   a word of two keys for every column of a panel, from the first key's row of bf16 on; ld 0: there is no second (HALF)
- *     vf_total     sums of vf_dot as f32, by word, and RUN, the most words of one (HALF)
+ *     vf_total     sums of vf_dot as f32, by word; RUN, the most words of one; vf_join, two of them added up (HALF)
  * Two vectors wide everywhere: a register block of MR x 2 vectors needs MR + 2 loads for 2 MR multiply-adds.
  * A step is summed from zero and then added to what was there: added key by key, 32,760 weights of one sign would lose four
  * digits in f32. All sums of a row depend on its list of keys only: not on its neighbours, its tile or the threads.
@@ -21,9 +21,6 @@ enum {
     WORD_ITEMS = PAIRS ? 2 : 1,
     Q_STRIDE = (MR + VW - 1) / VW * VW,
     P_LD = PAIRS ? LTI_ATTN_STEP / 2 + 16 : LTI_ATTN_LD,
-#if !HALF
-    RUN = 1 << 30,
-#endif
     FEW = MR > 8
               ? 8
               : MR / 2 /* rows of the last block of a tile, when it has no more: 120 = 8 x 14 + 8 */
@@ -96,28 +93,63 @@ static inline void ask_for(const lti_word **line, int *left)
     --*left;
 }
 
-/* One panel for `rows` rows, a constant where this is called, as is `add`: s is read. */
-static inline __attribute__((always_inline)) void score_panel(float *s, const lti_word *a,
-                                                              const lti_word *b, int words,
-                                                              const lti_word *line, int left,
-                                                              const int rows, const bool add)
+/* acc = the products of `words` words of `rows` rows (a constant where this is called), next to each other at `row`, from word to word at
+ * `step`, with those of a panel. */
+static inline __attribute__((always_inline)) void
+sum_run(vf (*acc)[2], const lti_word *a, const int row, const int step, const lti_word *b,
+        int words, const lti_word **line, int *left, const int rows)
 {
-    vf acc[MR][2];
     for (int r = 0; r < rows; r++)
         acc[r][0] = acc[r][1] = vf_set1(0);
-    for (int w = 0; w < words; w++, a += Q_STRIDE, b += NR) {
+    for (int w = 0; w < words; w++, a += step, b += NR) {
         const vf b0 = vf_load(b), b1 = vf_load(b + VW);
-        ask_for(&line, &left);
+        ask_for(line, left);
         for (int r = 0; r < rows; r++) {
-            const vf x = vf_word(a + r);
+            const vf x = vf_word(a + r * row);
             acc[r][0] = vf_dot(acc[r][0], x, b0);
             acc[r][1] = vf_dot(acc[r][1], x, b1);
         }
     }
+}
+
+/* The same with a sum for each run of f16, and these added up. */
+static inline __attribute__((always_inline)) void
+sum_words(vf (*acc)[2], const lti_word *a, const int row, const int step, const lti_word *b,
+          int words, const lti_word *line, int left, const int rows)
+{
+#if HALF
+    sum_run(acc, a, row, step, b, words < RUN ? words : RUN, &line, &left, rows);
+    for (int w = RUN; w < words; w += RUN) {
+        vf past[MR][2];
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            past[r][0] = acc[r][0];
+            past[r][1] = acc[r][1];
+        }
+        sum_run(acc, a + w * step, row, step, b + w * NR, words - w < RUN ? words - w : RUN, &line,
+                &left, rows);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            acc[r][0] = vf_join(acc[r][0], past[r][0]);
+            acc[r][1] = vf_join(acc[r][1], past[r][1]);
+        }
+    }
+#else
+    sum_run(acc, a, row, step, b, words, &line, &left, rows);
+#endif
+}
+
+/* One panel for `rows` rows, a constant where this is called. */
+static inline __attribute__((always_inline)) void score_panel(float *s, const lti_word *a,
+                                                              const lti_word *b, int words,
+                                                              const lti_word *line, int left,
+                                                              const int rows)
+{
+    vf acc[MR][2];
+    sum_words(acc, a, 1, Q_STRIDE, b, words, line, left, rows);
     for (int r = 0; r < rows; r++, s += LTI_ATTN_LD) {
-        const vf s0 = vf_total(acc[r][0]), s1 = vf_total(acc[r][1]);
-        vf_store(s, add ? vf_add(vf_load(s), s0) : s0);
-        vf_store(s + VW, add ? vf_add(vf_load(s + VW), s1) : s1);
+        vf_store(s, vf_total(acc[r][0]));
+        vf_store(s + VW, vf_total(acc[r][1]));
     }
 }
 
@@ -125,19 +157,11 @@ static void scores(float *s, const void *q, const lti_word *const *panel, int np
                    const lti_word *const *ahead, int lines, int rows)
 {
     for (int p = 0; p < npanels; p++, s += NR) {
-        const int left = ahead[p] ? lines : 0, n = words < RUN ? words : RUN;
+        const int left = ahead[p] ? lines : 0;
         if (rows > FEW)
-            score_panel(s, q, panel[p], n, ahead[p], left, MR, false);
+            score_panel(s, q, panel[p], words, ahead[p], left, MR);
         else
-            score_panel(s, q, panel[p], n, ahead[p], left, FEW, false);
-        for (int w = n; w < words; w += RUN) {
-            const int m = words - w < RUN ? words - w : RUN;
-            const lti_word *a = (const lti_word *)q + w * Q_STRIDE, *b = panel[p] + w * NR;
-            if (rows > FEW)
-                score_panel(s, a, b, m, NULL, 0, MR, true);
-            else
-                score_panel(s, a, b, m, NULL, 0, FEW, true);
-        }
+            score_panel(s, q, panel[p], words, ahead[p], left, FEW);
     }
 }
 
@@ -208,17 +232,7 @@ value_rows(float *o, const lti_word *p, const lti_word *v, int n, const float *f
            const lti_word *line, int lines, const int rows)
 {
     vf acc[MR][2];
-    for (int r = 0; r < rows; r++)
-        acc[r][0] = acc[r][1] = vf_set1(0);
-    for (int w = 0; w < n; w++, p++, v += NR) {
-        const vf b0 = vf_load(v), b1 = vf_load(v + VW);
-        ask_for(&line, &lines);
-        for (int r = 0; r < rows; r++) {
-            const vf x = vf_word(p + r * P_LD);
-            acc[r][0] = vf_dot(acc[r][0], x, b0);
-            acc[r][1] = vf_dot(acc[r][1], x, b1);
-        }
-    }
+    sum_words(acc, p, P_LD, 1, v, n, line, lines, rows);
     if (fade) /* unrolled whole, or gcc puts the block into memory for it */
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++, o += NR) {
@@ -285,9 +299,8 @@ static void values(float *o, const void *weights, const lti_attn_part *part, int
                 f = no_fade;
             }
 #endif
-            for (int w = 0, m; w < n / WORD_ITEMS; w += m) {
-                m = n / WORD_ITEMS - w < RUN ? n / WORD_ITEMS - w : RUN;
-                value_block(o, p + w, from + w * NR, m, f, v + ahead, i || w ? 0 : lines, rows);
+            if (n >= WORD_ITEMS) {
+                value_block(o, p, from, n / WORD_ITEMS, f, v + ahead, i ? 0 : lines, rows);
                 f = no_fade;
             }
         }
