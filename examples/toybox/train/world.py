@@ -46,6 +46,8 @@ def sample_scene(rng, held=False, **fixed):
     r, m = float(rng.uniform(18, 34)), s["motion"]
     if m in ("bounce", "orbit"):
         r = float(rng.uniform(18, 25))
+    elif m == "still":
+        r = 18 + (r - 18) / 2  # smaller than what shrinks: the first frame tells them apart
     # What no caption tells varies little: a small model spends itself on choosing between places, speeds and directions.
     x = {"left": 84, "right": 44}.get(m, 64)
     y = {"up": 88, "down": 40}.get(m, 66)
