@@ -3,7 +3,8 @@
 set -u
 build="gcc g++ cmake ninja-build pkg-config libavcodec-dev libavformat-dev libavfilter-dev libswscale-dev libavutil-dev
 libjansson-dev libwebsockets-dev libsentencepiece-dev libutf8proc-dev libkissfft-dev libcmocka-dev python3"
-tests="git clang clang-format libclang-rt-14-dev ccache ffmpeg libdnnl-dev qemu-user python3-websockets chromium chromium-driver"
+tests="git clang clang-format libclang-rt-14-dev ccache ffmpeg libdnnl-dev qemu-user python3-websockets python3-numpy
+chromium chromium-driver"
 want=$build
 [ "${1:-}" = --build ] || want="$build $tests"
 missing=

@@ -33,7 +33,7 @@ typedef struct lt_parity_array {
  * Another error fails the file. */
 typedef lt_status lt_parity_fn(lt_parity *p);
 lt_parity_fn lt_parity_dit, lt_parity_t5, lt_parity_vae, lt_parity_sched, lt_parity_warp,
-    lt_parity_e2e, lt_parity_causal, lt_parity_toybox;
+    lt_parity_e2e, lt_parity_causal, lt_parity_toybox, lt_parity_clips;
 
 /* The array of that (formatted) name; NULL when the file has none. Out of memory and a file that cannot be read are NULL
  * too. */
@@ -50,6 +50,9 @@ LT_MUST_USE lt_status lt_parity_weights(lt_parity *p, lti_tensors **out, lti_par
 LT_MUST_USE lt_status lt_parity_load_dit(lt_parity *p, lti_dit **dit, const char *prefix);
 LT_MUST_USE lt_status lt_parity_open_text(lt_parity *p, lti_tensors **t, lti_text_config *c,
                                           const char *prefix);
+
+/* The model folder that config names (`model`, relative to the file). lt_model_close when done. */
+LT_MUST_USE lt_status lt_parity_open_model(lt_parity *p, lt_model **m);
 
 /* Compares got [n] (host) with the array "out.<name>" and prints the line. An absent array is no comparison (debug outputs are in
  * some runs only). Counts a failure when rel_l2 > p->tol, when sizes differ, or when got is not finite. */

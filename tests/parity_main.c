@@ -32,6 +32,7 @@ static const kind kinds[] = {
     {"taehv", NULL, 0, 0},
     {"causal", lt_parity_causal, 5e-5, 1e-1},
     {"toybox", lt_parity_toybox, 1e-3, 1e-1},
+    {"clips", lt_parity_clips, 0, 0},
 };
 
 /* ---- arrays ------------------------------------------------------------------------------ */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lt_status open_model(lt_parity *p, lt_model **m)
+lt_status lt_parity_open_model(lt_parity *p, lt_model **m)
 {
     const char *model = json_string_value(json_object_get(p->config, "model"));
     char path[4096];
@@ -93,7 +93,7 @@ static lt_status run(lt_parity *p, lt_model *m)
 lt_status lt_parity_toybox(lt_parity *p)
 {
     lt_model *m;
-    LT_TRY(open_model(p, &m));
+    LT_TRY(lt_parity_open_model(p, &m));
     const lt_status s = run(p, m);
     lt_model_close(&m);
     return s;
