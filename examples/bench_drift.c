@@ -1,6 +1,6 @@
 /* bench_drift.c: long videos with the monitor off, watching and correcting: what light, colour, sharpness, motion and adherence do over
  * time. Every rollout is one prompt, one seed, one way of going on; all are cut into windows of five seconds. Watching must give the
- * same frames as off, which is checked here by a sum of them. */
+ * same frames as off, and so must correcting where nothing was done, which is checked here with the first seed by a sum of them. */
 #include "examples/bench_drift.h"
 #include "examples/bench.h"
 
@@ -8,31 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Colour and shape are judged: a ground is a matter of light too. */
 static const lti_drift_scene scenes[] = {
-    {"still",
-     "a red ball stands still on green grass",
-     NULL,
-     {"grass", "red", "ball", NULL, NULL},
-     {0},
-     true},
-    {"moving",
-     "a blue square moves right in front of a plain grey wall",
-     NULL,
-     {"plain", "blue", "square", NULL, NULL},
-     {0},
-     true},
-    {"darkens",
-     "an orange triangle grows over a checkered floor while the sky darkens",
-     NULL,
-     {"checker", "orange", "triangle", NULL, NULL},
-     {0},
-     false},
-    {"switch",
-     "a red ball bounces on green grass",
-     "a yellow star spins at night",
-     {"grass", "red", "ball", NULL, NULL},
-     {"night", "yellow", "star", NULL, NULL},
-     false}};
+    {.name = "still",
+     .prompt = "a red ball stands still on green grass",
+     .want = {.colour = "red", .shape = "ball"},
+     .steady = true},
+    {.name = "moving",
+     .prompt = "a blue square moves right in front of a plain grey wall",
+     .want = {.colour = "blue", .shape = "square"},
+     .steady = true},
+    {.name = "darkens",
+     .prompt = "an orange triangle grows over a checkered floor while the sky darkens",
+     .want = {.colour = "orange", .shape = "triangle"}},
+    {.name = "brightens",
+     .prompt = "a green star moves in a circle on green grass while the sun rises",
+     .want = {.colour = "green", .shape = "star"},
+     .seconds = 30},
+    {.name = "switch",
+     .prompt = "a red ball bounces on green grass",
+     .second = "a yellow star spins at night",
+     .want = {.colour = "red", .shape = "ball"},
+     .want_second = {.colour = "yellow", .shape = "star"}}};
 static const char default_ways[] = "ar extend extend:naive";
 
 typedef struct bench {
@@ -80,11 +77,12 @@ static lt_status end_window(taker *t)
     lti_drift_window *w = &more[r->windows++];
     for (int i = 0; i < LTI_DRIFT_NUMBERS; i++)
         w->v[i] = t->sum[i] / t->taken;
+    LT_TRY(lti_backdrop_take(&w->backdrop, t->b->ctx, t->clip, t->taken, t->width, t->height));
     w->adherence = (double)NAN;
     if (t->b->checked) {
         lti_toy got;
         int asked;
-        const bool later = r->scene->second && r->windows * LTI_DRIFT_WINDOW > t->b->seconds / 2;
+        const bool later = r->scene->second && r->windows * LTI_DRIFT_WINDOW > r->seconds / 2;
         LT_TRY(lti_toy_read(&got, t->b->ctx, t->clip, t->taken));
         const int same =
             lti_toy_agree(&got, later ? &r->scene->want_second : &r->scene->want, &asked);
@@ -129,7 +127,7 @@ static lt_status take_frames(taker *t, const lt_frames *f)
 static bool asked(const taker *t, double second)
 {
     const lti_drift_scene *scene = t->r->scene;
-    const double from = scene->second ? t->b->seconds / 2 : 0;
+    const double from = scene->second ? t->r->seconds / 2 : 0;
     return !scene->steady && second >= from && second < from + LTI_DRIFT_ASKED;
 }
 
@@ -199,14 +197,14 @@ static lt_status fill_options(bench *b, lt_session_options *o, lt_cue *cue,
     o->guidance_scale = set->guidance_scale;
     o->fps = b->info.default_fps;
     o->num_frames =
-        1 + b->info.frame_scale * (int32_t)(b->seconds * o->fps / b->info.frame_scale + 0.5);
+        1 + b->info.frame_scale * (int32_t)(r->seconds * o->fps / b->info.frame_scale + 0.5);
     o->seed = r->seed;
     o->mode = ar ? LT_MODE_AR : LT_MODE_EXTEND;
     o->extend = ar || !strchr(r->way, ':') ? NULL : strchr(r->way, ':') + 1;
     o->drift = (lt_drift_mode)r->mode;
     o->inject = set->inject;
     o->cache = ar ? set->cache : NULL;
-    *cue = (lt_cue){.seconds = b->seconds / 2, .prompt = r->scene->second};
+    *cue = (lt_cue){.seconds = r->seconds / 2, .prompt = r->scene->second};
     if (r->scene->second) {
         o->timeline = cue;
         o->cues = 1;
@@ -246,21 +244,26 @@ static lt_status roll(bench *b, lti_drift_rollout *r)
 
 /* ---- all of them ---- */
 
-/* Watching is off, to the bit. */
-static lt_status check_watch(bench *b, const lti_drift_rollout *r)
+static bool left_alone(const lt_session_report *r)
 {
-    if (r->mode != LT_DRIFT_WATCH) return LT_OK;
-    const lti_drift_rollout *off = r - 1; /* rendered just before */
+    return !r->drift_shifted && !r->drift_redraws && !r->drift_replayed && !r->drift_recached &&
+           !r->drift_weighed;
+}
+
+/* Watching is off, to the bit, and so is correcting where there was nothing to do. */
+static lt_status check_same(bench *b, const lti_drift_rollout *off, const lti_drift_rollout *r)
+{
+    if (r->mode == LT_DRIFT_CORRECT && !left_alone(&r->report)) return LT_OK;
     if (off->frames_hash.value == r->frames_hash.value) return LT_OK;
-    return lti_fail(b->ctx, LT_ERR_NUMERIC, "%s, %s, seed %d: watching has changed the video",
-                    r->way, r->scene->name, (int)r->seed);
+    return lti_fail(b->ctx, LT_ERR_NUMERIC, "%s, %s, seed %d: --drift %s has changed the video",
+                    r->way, r->scene->name, (int)r->seed, lti_drift_mode_name(r->mode));
 }
 
 static void print_rollout(const lti_drift_rollout *r)
 {
     const lti_drift_ends e = lti_drift_ends_of(r);
     printf(
-        "%-14s %-8s %-8s %4d  %+7.3f %6.2f %+6.2f %+6.2f %5.0f%% %5.0f %5.0f%% %5.0f%% %4lld %5lld "
+        "%-14s %-9s %-8s %4d  %+7.3f %6.2f %+6.2f %+6.2f %5.0f%% %5.0f %5.0f%% %5.0f%% %4lld %5lld "
         "%5lld %5lld %6.2f%%\n",
         r->way, r->scene->name, lti_drift_mode_name(r->mode), (int)r->seed, e.exposure, e.distance,
         e.saturation, e.sharpness, 100 * e.motion, e.holds, 100 * e.adherence_first,
@@ -270,19 +273,95 @@ static void print_rollout(const lti_drift_rollout *r)
     fflush(stdout);
 }
 
-static lt_status add_rollout(bench *b, const char *way, const lti_drift_scene *scene, int mode,
-                             uint64_t seed)
+static lt_status add_rollout(bench *b, lti_drift_rollout **out, const char *way,
+                             const lti_drift_scene *scene, int mode, uint64_t seed)
 {
     if (b->all.count == LTI_DRIFT_ROLLOUTS)
         return lti_fail(b->ctx, LT_ERR_ARG, "more than %d rollouts", LTI_DRIFT_ROLLOUTS);
-    lti_drift_rollout *r = &b->all.rollout[b->all.count++];
+    lti_drift_rollout *r = *out = &b->all.rollout[b->all.count++];
     *r = (lti_drift_rollout){
         .scene = scene, .mode = mode, .seed = seed, .first_action = -1, .last_vector = -1};
+    r->seconds = scene->seconds > 0 ? fmin(scene->seconds, b->seconds) : b->seconds;
     snprintf(r->way, sizeof r->way, "%s", way);
-    LT_TRY(roll(b, r));
-    LT_TRY(check_watch(b, r));
-    print_rollout(r);
     return LT_OK;
+}
+
+static lt_status run_rollout(bench *b, lti_drift_rollout **out, const char *way,
+                             const lti_drift_scene *scene, int mode, uint64_t seed)
+{
+    LT_TRY(add_rollout(b, out, way, scene, mode, seed));
+    LT_TRY(roll(b, *out));
+    if (mode == LT_DRIFT_OFF) print_rollout(*out);
+    return LT_OK;
+}
+
+/* What was not touched is what it is without: it is not drawn twice. */
+static lt_status take_over(bench *b, const lti_drift_rollout *from)
+{
+    lti_drift_rollout *off = NULL;
+    LT_TRY(add_rollout(b, &off, from->way, from->scene, LT_DRIFT_OFF, from->seed));
+    const size_t bytes = (size_t)from->windows * sizeof *from->window;
+    off->window = malloc(bytes);
+    off->vectors = json_array();
+    if ((bytes && !off->window) || !off->vectors)
+        return lti_fail(b->ctx, LT_ERR_MEM, "no memory for a rollout");
+    memcpy(off->window, from->window, bytes);
+    off->windows = from->windows;
+    off->frames_hash = from->frames_hash;
+    off->black = from->black;
+    off->report.total_seconds = from->report.total_seconds;
+    off->taken_over = true;
+    print_rollout(off);
+    return LT_OK;
+}
+
+/* The first seed in all three ways, the others without watching. */
+static lt_status run_seed(bench *b, const char *way, const lti_drift_scene *scene, uint64_t seed)
+{
+    lti_drift_rollout *off = NULL, *watch = NULL, *correct = NULL;
+    if (seed > 1) {
+        LT_TRY(run_rollout(b, &correct, way, scene, LT_DRIFT_CORRECT, seed));
+        print_rollout(correct);
+        if (left_alone(&correct->report)) return take_over(b, correct);
+        return run_rollout(b, &off, way, scene, LT_DRIFT_OFF, seed);
+    }
+    LT_TRY(run_rollout(b, &off, way, scene, LT_DRIFT_OFF, seed));
+    LT_TRY(run_rollout(b, &watch, way, scene, LT_DRIFT_WATCH, seed));
+    LT_TRY(check_same(b, off, watch));
+    print_rollout(watch);
+    LT_TRY(run_rollout(b, &correct, way, scene, LT_DRIFT_CORRECT, seed));
+    LT_TRY(check_same(b, off, correct));
+    print_rollout(correct);
+    return LT_OK;
+}
+
+/* Whether `name` is among the words of a list. */
+static bool listed(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += n)
+        if ((at == list || at[-1] == ' ') && (!at[n] || at[n] == ' ')) return true;
+    return false;
+}
+
+static lt_status check_scenes(lt_ctx *ctx, const char *list)
+{
+    char text[128];
+    if (!list) return LT_OK;
+    if (strlen(list) >= sizeof text)
+        return lti_fail(ctx, LT_ERR_ARG, "--scenes: more than %zu bytes", sizeof text - 1);
+    snprintf(text, sizeof text, "%s", list);
+    char *save;
+    int known = 0;
+    for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        size_t i = 0;
+        while (i < LT_COUNT(scenes) && strcmp(scenes[i].name, word) != 0)
+            i++;
+        if (i == LT_COUNT(scenes))
+            return lti_fail(ctx, LT_ERR_ARG, "--scenes: there is no '%.40s'", word);
+        known++;
+    }
+    return known ? LT_OK : lti_fail(ctx, LT_ERR_ARG, "--scenes: none is named");
 }
 
 static lt_status run_way(bench *b, const char *way)
@@ -293,9 +372,9 @@ static lt_status run_way(bench *b, const char *way)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: '%.40s' is not ar or extend[:KEYS]", way);
     for (size_t i = 0; i < LT_COUNT(scenes); i++) {
         if (scenes[i].second && !ar) continue; /* one prompt for all segments */
+        if (b->set->scenes && !listed(b->set->scenes, scenes[i].name)) continue;
         for (uint64_t seed = 1; seed <= (uint64_t)b->set->seeds; seed++)
-            for (int mode = 0; mode < LTI_DRIFT_MODES; mode++)
-                LT_TRY(add_rollout(b, way, &scenes[i], mode, seed));
+            LT_TRY(run_seed(b, way, &scenes[i], seed));
     }
     return LT_OK;
 }
@@ -307,7 +386,7 @@ static lt_status run_all(bench *b)
     if (strlen(list) >= sizeof text)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: more than %zu bytes", sizeof text - 1);
     snprintf(text, sizeof text, "%s", list);
-    printf("%-14s %-8s %-8s %4s  %7s %6s %6s %6s %6s %5s %6s %6s %4s %5s %5s %5s %7s\n", "way",
+    printf("%-14s %-9s %-8s %4s  %7s %6s %6s %6s %6s %5s %6s %6s %4s %5s %5s %5s %7s\n", "way",
            "scene", "drift", "seed", "EV", "dE", "chroma", "sharp", "motion", "holds", "first",
            "last", "act", "false", "again", "alarm", "cost");
     char *save;
@@ -322,6 +401,7 @@ static lt_status prepare(bench *b)
     if (b->seconds < 3 * LTI_DRIFT_WINDOW)
         return lti_fail(b->ctx, LT_ERR_ARG, "--seconds %g: bench drift needs %d at least",
                         b->seconds, 3 * LTI_DRIFT_WINDOW);
+    LT_TRY(check_scenes(b->ctx, b->set->scenes));
     b->dir = b->set->out_dir;
     const int32_t w = b->set->size.width ? b->set->size.width : b->info.default_width,
                   h = b->set->size.height ? b->set->size.height : b->info.default_height;
@@ -329,6 +409,13 @@ static lt_status prepare(bench *b)
     b->all.rollout = calloc(LTI_DRIFT_ROLLOUTS, sizeof *b->all.rollout);
     if (!b->all.rollout) return lti_fail(b->ctx, LT_ERR_MEM, "no memory for the rollouts");
     return b->dir ? lti_folder_make(b->ctx, b->dir) : LT_OK;
+}
+
+static void print_bar(void *user, const lti_drift_bar *bar)
+{
+    (void)user;
+    printf("%s  %-14s %-9s %s: %s\n", bar->verdict, bar->way, bar->scene, bar->asked,
+           bar->measured);
 }
 
 static lt_status run(bench *b, const lt_model_options *options)
@@ -345,6 +432,8 @@ static lt_status run(bench *b, const lt_model_options *options)
            b->all.model, b->info.family, b->seconds, b->set->seeds, lt_dev_isa(b->dev),
            lt_dev_threads(b->dev));
     LT_TRY(run_all(b));
+    puts("");
+    lti_drift_bars(&b->all, print_bar, NULL);
     return lti_drift_write(b->ctx, b->set, &b->all);
 }
 

@@ -122,6 +122,8 @@ static const lti_option rows[] = {
      "boxes as --methods (default\nsta:window=5x3x3) reads"},
     {"heads", LTI_INT, LTI_BENCH_ATTENTION, AT(heads), "N", 1, 128,
      "of size 128 (default 1); not with --search"},
+    {"scenes", LTI_TEXT, LTI_BENCH_DRIFT, AT(scenes), "LIST", 0, 0,
+     "still, moving, darkens, brightens, switch, with spaces between\n(default all)"},
     {"seeds", LTI_INT, METHODS, AT(seeds), "N", 1, 64,
      "quality, drift, --search: of each prompt (default 2)"},
     {"repeat", LTI_INT, LTI_BENCH_SPEED | LTI_BENCH_ATTENTION, AT(repeat), "N", 1, 100,

@@ -47,7 +47,7 @@ typedef struct lti_settings {
     int32_t codec, crf;
     bool overwrite, quiet, help, json, print_csv;
     int32_t repeat, heads, seeds;
-    const char *methods, *csv, *search;
+    const char *methods, *scenes, *csv, *search;
     /* the server; 0 or NULL = its default */
     const char *host, *token_file, *origins, *tls_cert, *tls_key, *data_dir;
     int32_t port, max_sessions, max_queue, max_connections, history, memory,

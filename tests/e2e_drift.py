@@ -77,8 +77,8 @@ r = longtake("bench", "drift", "--model", e2e.MODEL, "--seconds", "15", "--seeds
 check(r.returncode == 0, "bench drift: " + r.stderr)
 if r.returncode == 0:
     j = load("d.json")
-    check(len(j["rollouts"]) == 3 * (4 + 3) and j["inject"] == "exposure=0.2,into=frames", "bench drift: rollouts")
-    check(all(0 <= x["false_actions"] <= x["actions"] and (x["false_actions"] == 0 or x["scene"] in ("darkens", "switch"))
+    check(len(j["rollouts"]) == 3 * (5 + 4) and j["inject"] == "exposure=0.2,into=frames", "bench drift: rollouts")
+    check(all(0 <= x["false_actions"] <= x["actions"] and (x["false_actions"] == 0 or x["scene"] in ("darkens", "brightens", "switch"))
               for x in j["rollouts"]), "bench drift: false actions")
     check(all(len(x["windows"]) == 3 and bool(x["vectors"]) == (x["drift"] != "off") for x in j["rollouts"]), "bench drift: windows")
     check(all(x["change"]["holds_seconds"] in (5, 10, 15) and (x["change"]["holds_seconds"] == 15) == (x["change"]["breaks_by"] is None)
@@ -88,7 +88,7 @@ if r.returncode == 0:
     check(len(table) == 1 + 3 * len(j["rollouts"]) and all(len(t) == len(table[0]) for t in table), "bench drift: CSV")
     with open(path("page/drift.html")) as f:
         page = f.read()
-    check(page.count("data:image/png;base64,") == 14 and page.count("<svg") == 49 and "http" not in page and page.endswith("</html>\n"),
+    check(page.count("data:image/png;base64,") == 18 and page.count("<svg") == 63 and "http" not in page and page.endswith("</html>\n"),
           "the page is whole and asks nobody")
 
 refused(render("x.mp4", "--drift", "correct", "--mode", "clip"), 2, "drawn at once", "a clip that is corrected")
@@ -97,5 +97,6 @@ refused(longtake("measure"), 2, "one video", "no video")
 refused(longtake("measure", "absent.mp4"), 1, "absent.mp4", "a video that is not there")
 refused(longtake("measure", "ar_off.mp4", "--json", "--csv"), 2, "one of the two", "two forms at once")
 refused(longtake("bench", "drift", "--seconds", "5"), 2, "15", "too short to drift")
+refused(longtake("bench", "drift", "--scenes", "still rain"), 2, "rain", "an unknown scene")
 check(not exists("x.mp4"), "nothing is left")
 e2e.finish()
