@@ -103,19 +103,19 @@ void lti_backdrop_change(double *exposure, double *distance, const lti_backdrop 
     *distance = sqrt(squares);
 }
 
-/* From the darkest tenth to the lightest. */
+/* From the darkest quarter to the lightest: an object covers less. */
 static double spread(const lti_backdrop *b)
 {
     float v[CELLS];
     for (int i = 0; i < CELLS; i++)
         v[i] = b->lab[i][0];
     qsort(v, CELLS, sizeof *v, ascending);
-    return (double)(v[CELLS * 9 / 10] - v[CELLS / 10]);
+    return (double)(v[CELLS * 3 / 4] - v[CELLS / 4]);
 }
 
 double lti_backdrop_contrast(const lti_backdrop *first, const lti_backdrop *last)
 {
-    const double least = 5; /* of L: a plain wall has none to lose */
+    const double least = 8; /* of L: a plain wall has none to lose */
     const double a = spread(first), b = spread(last);
     return a < least ? 0 : log(fmax(b, 0.1) / a);
 }

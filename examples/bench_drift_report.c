@@ -299,7 +299,7 @@ static lt_status write_page(lt_ctx *ctx, const lti_rollouts *all, const char *di
             ": videos of %g s (brightens: 30), measured in windows of %d s. |EV|, Delta E and "
             "contrast are of the backdrop, so that an object that leaves or grows is no drift: of"
             " every cell of 16 x 16 the median over a window's frames, and of the differences the"
-            " median over cells (contrast: from the darkest tenth of cells to the lightest); the "
+            " median over cells (contrast: from the darkest quarter to the lightest); the "
             "last ten seconds of a video against its first ten. Of whole pictures: of means of "
             "all pixels. Where a prompt asks for a change (darkens, brightens, switch) the "
             "beginning is what is there %d s later. Motion (RMS of luma from frame to frame) and "

@@ -43,6 +43,7 @@ typedef struct verdict {
     int actions, vectors, alarms;
     int64_t shots;
     double exposure, level_max;
+    double told[LT_DRIFT_BROKEN + 1]; /* by kind: seconds when it was first said; -1: never */
 } verdict;
 
 static verdict watch(film *f, double seconds)
@@ -52,6 +53,8 @@ static verdict watch(film *f, double seconds)
     lt_monitor *m;
     verdict v = {.first_action = -1};
     bool acting = false;
+    for (size_t i = 0; i < LT_COUNT(v.told); i++)
+        v.told[i] = -1;
     open_bench(&b);
     assert_int_equal(lt_monitor_create(&m, b.dev, SCENE_W, SCENE_H, frame_seconds, GROUP), LT_OK);
     for (double t = 0; t < seconds; t += frame_seconds) {
@@ -65,6 +68,7 @@ static verdict watch(film *f, double seconds)
         v.shots = out.shot;
         v.exposure = out.exposure;
         v.alarms += out.alarm;
+        if (v.told[out.kind] < 0) v.told[out.kind] = t;
         if (out.level > v.level_max) v.level_max = out.level;
         if (out.gain > 0 && !acting) {
             v.actions++;
@@ -248,6 +252,57 @@ static void drift_is_found_within_three_segments(void **state)
                       lt_drift_kind_name(v.kind));
         assert_true(v.first_action > 10 && v.first_action <= 25);
         assert_true(cases[i].kinds >> v.kind & 1);
+    }
+}
+
+/* ---- what is told and not corrected ---- */
+
+static drawn_scene freezes(double t)
+{
+    return plain_scene(1.1 * fmin(t, 15));
+}
+
+static drawn_scene sharpens(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.grain = t > 15 ? 2 : 1;
+    return s;
+}
+
+/* Every group begins brighter and goes on darker. */
+static drawn_scene flickers(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    if (t > 15) s.light = (int)(t / frame_seconds) % GROUP ? -0.1 : 0.2;
+    return s;
+}
+
+static drawn_scene blacks_out(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    if (t > 15) s.light = -20;
+    return s;
+}
+
+static void other_faults_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        film *film;
+        const char *name;
+        lt_drift_kind kind;
+        bool alarm; /* what stands still may have come to rest as it should */
+    } cases[] = {{freezes, "freezes", LT_DRIFT_MOTION, false},
+                 {sharpens, "sharpens", LT_DRIFT_SHARPNESS, true},
+                 {flickers, "flickers", LT_DRIFT_FLICKER, true},
+                 {blacks_out, "blacks out", LT_DRIFT_BLACK, true}};
+    for (size_t i = 0; i < LT_COUNT(cases); i++) {
+        const verdict v = watch(cases[i].film, 30);
+        const double told = v.told[cases[i].kind];
+        print_message("%s: told after %.1f s, %d alarms, %d actions\n", cases[i].name, told - 15,
+                      v.alarms, v.actions);
+        assert_true(told > 14 && told <= 30 && (v.alarms > 0) == cases[i].alarm);
+        assert_int_equal(v.actions, 0);
     }
 }
 
@@ -465,6 +520,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_drift_is_let_alone),
         cmocka_unit_test(drift_is_found_within_three_segments),
+        cmocka_unit_test(other_faults_are_told),
         cmocka_unit_test(the_loop_holds),
         cmocka_unit_test(gain_has_a_dead_band_and_a_rate),
         cmocka_unit_test(kept_frames_weigh_less_for_a_while),
