@@ -1,6 +1,6 @@
 /* bench_drift.c: long videos with the monitor off, watching and correcting: what light, colour, sharpness, motion and adherence do over
  * time. Every rollout is one prompt, one seed, one way of going on; all are cut into windows of five seconds. Watching must give the
- * same frames as off, and so must correcting where nothing was done, which is checked here with the first seed by a sum of them. */
+ * same frames as off, and so must correcting where nothing was done, which is checked here with the first seed by a sum of them (watching: in the first scene). */
 #include "examples/bench_drift.h"
 #include "examples/bench.h"
 
@@ -286,13 +286,24 @@ static lt_status add_rollout(bench *b, lti_drift_rollout **out, const char *way,
     return LT_OK;
 }
 
+static void free_rollout(lti_drift_rollout *r)
+{
+    free(r->window);
+    json_decref(r->vectors);
+}
+
 static lt_status run_rollout(bench *b, lti_drift_rollout **out, const char *way,
                              const lti_drift_scene *scene, int mode, uint64_t seed)
 {
     LT_TRY(add_rollout(b, out, way, scene, mode, seed));
-    LT_TRY(roll(b, *out));
-    if (mode == LT_DRIFT_OFF) print_rollout(*out);
-    return LT_OK;
+    const lt_status s = roll(b, *out);
+    if (s < 0) {
+        free_rollout(*out); /* half of one says nothing */
+        b->all.count--;
+    } else if (mode == LT_DRIFT_OFF) {
+        print_rollout(*out);
+    }
+    return s;
 }
 
 /* What was not touched is what it is without: it is not drawn twice. */
@@ -315,24 +326,23 @@ static lt_status take_over(bench *b, const lti_drift_rollout *from)
     return LT_OK;
 }
 
-/* The first seed in all three ways, the others without watching. */
-static lt_status run_seed(bench *b, const char *way, const lti_drift_scene *scene, uint64_t seed)
+/* The first seed both ways, so that each scene shows that what is left alone is the same; watched when nothing of this way was. */
+static lt_status run_seed(bench *b, const char *way, const lti_drift_scene *scene, uint64_t seed,
+                          bool watched)
 {
     lti_drift_rollout *off = NULL, *watch = NULL, *correct = NULL;
-    if (seed > 1) {
-        LT_TRY(run_rollout(b, &correct, way, scene, LT_DRIFT_CORRECT, seed));
-        print_rollout(correct);
-        if (left_alone(&correct->report)) return take_over(b, correct);
-        return run_rollout(b, &off, way, scene, LT_DRIFT_OFF, seed);
+    if (seed == 1) LT_TRY(run_rollout(b, &off, way, scene, LT_DRIFT_OFF, seed));
+    if (seed == 1 && !watched) {
+        LT_TRY(run_rollout(b, &watch, way, scene, LT_DRIFT_WATCH, seed));
+        LT_TRY(check_same(b, off, watch));
+        print_rollout(watch);
     }
-    LT_TRY(run_rollout(b, &off, way, scene, LT_DRIFT_OFF, seed));
-    LT_TRY(run_rollout(b, &watch, way, scene, LT_DRIFT_WATCH, seed));
-    LT_TRY(check_same(b, off, watch));
-    print_rollout(watch);
     LT_TRY(run_rollout(b, &correct, way, scene, LT_DRIFT_CORRECT, seed));
-    LT_TRY(check_same(b, off, correct));
+    if (off) LT_TRY(check_same(b, off, correct));
     print_rollout(correct);
-    return LT_OK;
+    if (off) return LT_OK;
+    return left_alone(&correct->report) ? take_over(b, correct)
+                                        : run_rollout(b, &off, way, scene, LT_DRIFT_OFF, seed);
 }
 
 /* Whether `name` is among the words of a list. */
@@ -370,11 +380,13 @@ static lt_status run_way(bench *b, const char *way)
     const bool extend = !strncmp(way, "extend", 6) && (!way[6] || way[6] == ':');
     if ((!ar && !extend) || strlen(way) >= sizeof b->all.rollout->way)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: '%.40s' is not ar or extend[:KEYS]", way);
+    bool watched = false;
     for (size_t i = 0; i < LT_COUNT(scenes); i++) {
         if (scenes[i].second && !ar) continue; /* one prompt for all segments */
         if (b->set->scenes && !listed(b->set->scenes, scenes[i].name)) continue;
         for (uint64_t seed = 1; seed <= (uint64_t)b->set->seeds; seed++)
-            LT_TRY(run_seed(b, way, &scenes[i], seed));
+            LT_TRY(run_seed(b, way, &scenes[i], seed, watched));
+        watched = true;
     }
     return LT_OK;
 }
@@ -431,10 +443,12 @@ static lt_status run(bench *b, const lt_model_options *options)
     printf("%s (%s): %g s of each, %d seeds, %s, %d threads; last 10 s less the first\n",
            b->all.model, b->info.family, b->seconds, b->set->seeds, lt_dev_isa(b->dev),
            lt_dev_threads(b->dev));
-    LT_TRY(run_all(b));
+    const lt_status s = run_all(b);
+    if (s < 0 && (s != LT_ERR_CANCELLED || !b->all.count)) return s;
     puts("");
     lti_drift_bars(&b->all, print_bar, NULL);
-    return lti_drift_write(b->ctx, b->set, &b->all);
+    LT_TRY(lti_drift_write(b->ctx, b->set, &b->all));
+    return s;
 }
 
 lt_status lti_bench_drift(lt_ctx *ctx, const lti_settings *set, lti_interrupt *interrupt)
@@ -445,10 +459,8 @@ lt_status lti_bench_drift(lt_ctx *ctx, const lti_settings *set, lti_interrupt *i
     LT_TRY(lti_model_find(&options, &path, ctx, set));
     LT_TRY(lti_device_open(&b.dev, ctx, set));
     const lt_status s = run(&b, &options);
-    for (int i = 0; i < b.all.count; i++) {
-        free(b.all.rollout[i].window);
-        json_decref(b.all.rollout[i].vectors);
-    }
+    for (int i = 0; i < b.all.count; i++)
+        free_rollout(&b.all.rollout[i]);
     free(b.all.rollout);
     lt_model_close(&b.model);
     lt_dev_destroy(&b.dev);

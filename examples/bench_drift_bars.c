@@ -283,6 +283,29 @@ static void tell_holds(const judge *j, int mode, const char *asked)
          sharpness.mean);
 }
 
+/* With a fault put in: when it was seen, and what is left of it. */
+static void tell_fault(const judge *j)
+{
+    lti_spread begins_at = {0}, off = {0}, correct = {0};
+    const lti_drift_rollout *r;
+    int at = 0;
+    while ((r = find(j, LT_DRIFT_OFF, NULL, &at)) != NULL)
+        lti_spread_add(&off, lti_drift_ends_of(r).exposure);
+    for (at = 0; (r = find(j, LT_DRIFT_CORRECT, NULL, &at)) != NULL;) {
+        lti_spread_add(&correct, lti_drift_ends_of(r).exposure);
+        if (r->actions) lti_spread_add(&begins_at, r->first_action);
+    }
+    lti_spread_end(&begins_at);
+    lti_spread_end(&off);
+    lti_spread_end(&correct);
+    tell(
+        j, j->like->scene->name, "what a fault does", "told",
+        "first correction at %.1f +- %.1f s in %d of %d; in the end %+.2f +- %.2f EV, off %+.2f +- "
+        "%.2f",
+        begins_at.mean, begins_at.sd, begins_at.n, correct.n, correct.mean, correct.sd, off.mean,
+        off.sd);
+}
+
 /* Over all scenes of a way. */
 static void judge_way(const judge *j)
 {
@@ -329,6 +352,7 @@ void lti_drift_bars(const lti_rollouts *all, lti_drift_tell *to, void *user)
         tell_holds(&j, LT_DRIFT_OFF, "how long it holds without");
         tell_holds(&j, LT_DRIFT_CORRECT, "how long it holds corrected");
         if (j.like->scene->steady && !naive) judge_steady(&j, LT_DRIFT_CORRECT);
+        if (all->inject) tell_fault(&j);
         judge_asked(&j);
         judge_better(&j);
     }

@@ -297,24 +297,25 @@ static lt_status write_page(lt_ctx *ctx, const lti_rollouts *all, const char *di
     lti_html_text(f, all->model);
     fprintf(f,
             ": videos of %g s (brightens: 30), measured in windows of %d s. |EV|, Delta E and "
-            "contrast are of the backdrop, so that an object that leaves or grows is no drift: of"
-            " every cell of 16 x 16 the median over a window's frames, and of the differences the"
-            " median over cells (contrast: from the darkest quarter to the lightest); the "
+            "contrast are of the backdrop, so that an object that leaves or grows is no drift: "
+            "of every cell of 16 x 16 the median over a window's frames, and of the differences"
+            " the median over cells (contrast: from the darkest quarter to the lightest); the "
             "last ten seconds of a video against its first ten. Of whole pictures: of means of "
             "all pixels. Where a prompt asks for a change (darkens, brightens, switch) the "
-            "beginning is what is there %d s later. Motion (RMS of luma from frame to frame) and "
-            "adherence (colour and shape as a program finds them) are of half a minute in place "
-            "of ten seconds: an object comes and goes. Means and standard deviations over seeds. "
-            "Watching gave the same frames as off with the first seed of every scene (checked); "
-            "where correcting found nothing to do the video is that of off, and was not drawn "
-            "again for other seeds. A video that stands still has no drift: look at motion beside"
-            " it. It holds until a window is 0.4 EV, 6 Delta E, a fifth of the contrast or 0.6 "
-            "octaves of sharpness from the beginning, or to the end. An action is a stretch of "
-            "time in which something is taken off; it is false when it begins within those "
-            "seconds of a prompt that asks for a change, since that is wanted; later the same "
-            "scene can drift as any other. Cost is measuring and correcting over the whole time. "
-            "In the first table, exposure and colour pass when every seed does, the rest by "
-            "means; same: nothing was done, so nothing differs; told: no bound is asked.",
+            "beginning is what is there %d s later. Motion (RMS of luma from frame to frame) "
+            "and adherence (colour and shape as a program finds them) are of half a minute in "
+            "place of ten seconds: an object comes and goes. Means and standard deviations over"
+            " seeds. Watching gave the same frames as off (checked with the first scene and "
+            "seed), and so did correcting where it found nothing to do (checked with the first "
+            "seed of every scene; not drawn twice for the others). A video that stands still "
+            "has no drift: look at motion beside it. It holds until a window is 0.4 EV, 6 Delta"
+            " E, a fifth of the contrast or 0.6 octaves of sharpness from the beginning, or to "
+            "the end. An action is a stretch of time in which something is taken off; it is "
+            "false when it begins within those seconds of a prompt that asks for a change, "
+            "since that is wanted; later the same scene can drift as any other. Cost is "
+            "measuring and correcting over the whole time. In the first table, exposure and "
+            "colour pass when every seed does, the rest by means; same: nothing was done, so "
+            "nothing differs; told: no bound is asked.",
             all->seconds, LTI_DRIFT_WINDOW, LTI_DRIFT_ASKED);
     if (all->inject) {
         fputs(" Fault put in: <code>", f);

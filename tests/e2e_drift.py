@@ -77,7 +77,7 @@ r = longtake("bench", "drift", "--model", e2e.MODEL, "--seconds", "15", "--seeds
 check(r.returncode == 0, "bench drift: " + r.stderr)
 if r.returncode == 0:
     j = load("d.json")
-    check(len(j["rollouts"]) == 3 * (5 + 4) and j["inject"] == "exposure=0.2,into=frames", "bench drift: rollouts")
+    check(len(j["rollouts"]) == 2 * (5 + 4) + 2 and j["inject"] == "exposure=0.2,into=frames", "bench drift: rollouts")
     check(all(0 <= x["false_actions"] <= x["actions"] and (x["false_actions"] == 0 or x["scene"] in ("darkens", "brightens", "switch"))
               for x in j["rollouts"]), "bench drift: false actions")
     check(all(len(x["windows"]) == 3 and bool(x["vectors"]) == (x["drift"] != "off") for x in j["rollouts"]), "bench drift: windows")
