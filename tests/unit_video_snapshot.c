@@ -217,7 +217,8 @@ static void bad_timelines_are_refused(void **state)
         lt_cue cue[2];
         const char *says;
     } bad[] = {
-        {{{.seconds = 1, .prompt = "a"}, {.seconds = 0.5, .prompt = "b"}}, "prompt 2 is earlier"},
+        {{{.seconds = 1, .prompt = "a"}, {.seconds = 0.5, .prompt = "b"}},
+         "prompt 2 is earlier than the one before it: at frame 4, that one at 8"},
         {{{.frame = 9, .prompt = "a"}, {.seconds = 1, .prompt = "b"}}, "prompt 2 is earlier"},
         {{{.seconds = 1, .prompt = "a"}, {.seconds = 2, .prompt = " "}},
          "prompt 2: the text is empty"},
@@ -518,8 +519,17 @@ static void damaged_files_are_refused(void **state)
         data[at] ^= 0x41;
         const lt_status st = try_bytes(&w, data, n);
         if (st >= 0) fail_msg("byte %zu of %zu", at, n);
+        if (st == LT_ERR_ARG && !strstr(lt_error(w.ctx), "model"))
+            fail_msg("byte %zu is not the caller's fault: %s", at, lt_error(w.ctx));
         data[at] ^= 0x41;
     }
+    static const uint8_t size[16] = {W, [8] = H};
+    uint8_t *width = memmem(data, n, size, sizeof size);
+    assert_non_null(width);
+    ++*width;
+    assert_int_equal(try_bytes(&w, data, n), LT_ERR_FORMAT);
+    assert_non_null(strstr(lt_error(w.ctx), "is damaged: width"));
+    --*width;
     data[8]--; /* the version, after the mark */
     assert_int_equal(try_bytes(&w, data, n), LT_ERR_FORMAT);
     assert_non_null(strstr(lt_error(w.ctx), "was saved by another build: its version is"));

@@ -61,9 +61,13 @@ lt_status lti_prompts_check(lt_ctx *ctx, const lt_cue *cue, int32_t cues, int32_
             return lti_fail(ctx, LT_ERR_ARG,
                             "timeline, prompt %d: blend over %d blocks: not in 0..%d", i + 1,
                             cue[i].blend_blocks, LT_MAX_BLEND);
-        if (i && lti_cue_frame(&cue[i], fps) < lti_cue_frame(&cue[i - 1], fps))
-            return lti_fail(ctx, LT_ERR_ARG,
-                            "timeline, prompt %d is earlier than the one before it", i + 1);
+        const int64_t frame = lti_cue_frame(&cue[i], fps);
+        if (i && frame < lti_cue_frame(&cue[i - 1], fps))
+            return lti_fail(
+                ctx, LT_ERR_ARG,
+                "timeline, prompt %d is earlier than the one before it: at frame %" PRId64
+                ", that one at %" PRId64,
+                i + 1, frame, lti_cue_frame(&cue[i - 1], fps));
     }
     return LT_OK;
 }

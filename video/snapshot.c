@@ -241,7 +241,7 @@ static lt_status write_state(lt_session *s, FILE *f)
     head h = {.family = s->m->config.info.family,
               .isa = isa,
               .negative = s->negative,
-              .cache = s->cache,
+              .cache = s->cache ? s->cache : s->m->config.info.default_cache,
               .attention = s->attention_text,
               .prompt = s->prompt,
               .present = present,
@@ -364,6 +364,14 @@ static lt_status check_model(const lt_model *m, const head *h)
     return LT_OK;
 }
 
+/* They were good when they were written: what is wrong with them is the file's. */
+static lt_status check_options(const lt_model *m, const head *h)
+{
+    lt_session_options o = h->o;
+    const lt_status st = lt_session_validate(m->ctx, &m->config.info, &o);
+    return st == LT_ERR_ARG ? lti_within(m->ctx, LT_ERR_FORMAT, "is damaged") : st;
+}
+
 static lt_status take_options(const lt_model *m, head *h, const lt_session_options *opt)
 {
     if (!opt) return LT_OK;
@@ -381,6 +389,7 @@ static lt_status read_session(lt_session **out, lti_state *io, lt_model *m, head
 {
     LT_TRY(head_state(io, h));
     LT_TRY(check_model(m, h));
+    LT_TRY(check_options(m, h));
     LT_TRY(take_options(m, h, opt));
     LT_TRY(lt_session_create(out, m, &h->o));
     LT_TRY(whole_state(io, *out));
