@@ -18,8 +18,9 @@ static const char usage[] =
     "  {\"prompt\": \"a red ball\", \"seed\": 7, \"size\": \"832x480\", \"num_frames\": 81}\n"
     "with the fields prompt, name (of the file), size or width and height, user and metadata "
     "(kept\n"
-    "in the manifest), video, new_only and prompt_file as render has them, and the video options\n"
-    "below with underscores. Options given here are defaults for all lines. An error in one line\n"
+    "in the manifest), video, new_only and prompt_file as render has them, or timeline (a list of\n"
+    "prompts by time, as a finished file says it), and the video options below with underscores.\n"
+    "Options given here are defaults for all lines. An error in one line\n"
     "does not stop the rest; a second run skips what is done. A name belongs to the first line\n"
     "that has it; a line that says the same as an earlier one is not rendered again, and the\n"
     "manifest says whose video it has.";
@@ -69,9 +70,13 @@ static lt_status set_other(lt_ctx *ctx, item *it, const char *key, const json_t 
         *(*key == 'w' ? &it->set.size.width : &it->set.size.height) = (int32_t)v;
         return LT_OK;
     }
+    if (!strcmp(key, "first_frame"))
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "first_frame: of the rest of a saved session, which render --resume draws");
     /* the caller's own, and what a finished file says beside its parameters: those can be a line again (check_origin) */
-    static const char *const notes[] = {"user",  "metadata", "generator",    "family",   "dtype",
-                                        "model", "vae",      "text_encoder", "tokenizer"};
+    static const char *const notes[] = {"user",         "metadata", "generator", "family",
+                                        "dtype",        "timeline", "model",     "vae",
+                                        "text_encoder", "tokenizer"};
     *known = false;
     for (size_t i = 0; i < LT_COUNT(notes) && !*known; i++)
         *known = !strcmp(key, notes[i]);
@@ -91,8 +96,9 @@ static lt_status set_field(lt_ctx *ctx, item *it, const char *key, const json_t 
     lti_option_list(&table, known_names, sizeof known_names);
     const char *near = lti_option_nearest(&table, key, strlen(key));
     return lti_fail(ctx, LT_ERR_ARG,
-                    "unknown field '%.80s'%s%s (known: %s, width, height, user, metadata)", key,
-                    near ? ", nearest: " : "", near ? near : "", known_names);
+                    "unknown field '%.80s'%s%s (known: %s, timeline, width, height, user, "
+                    "metadata)",
+                    key, near ? ", nearest: " : "", near ? near : "", known_names);
 }
 
 /* A line may say what its video was made with; another would make another. */
@@ -144,7 +150,8 @@ static lt_status check_name(lt_ctx *ctx, const batch *b, const item *it)
 static lt_status check_item(lt_ctx *ctx, const batch *b, const item *it)
 {
     const json_t *w = json_object_get(it->json, "width"), *h = json_object_get(it->json, "height");
-    if (!it->set.prompt) return lti_fail(ctx, LT_ERR_ARG, "prompt: missing");
+    if (!it->set.prompt && !it->set.prompt_file && !json_object_get(it->json, "timeline"))
+        return lti_fail(ctx, LT_ERR_ARG, "prompt: missing");
     if (json_object_get(it->json, "size") && (w || h))
         return lti_fail(ctx, LT_ERR_ARG, "size: width or height is given too");
     if (!w != !h) return lti_fail(ctx, LT_ERR_ARG, "width and height: one of them is missing");
@@ -420,6 +427,7 @@ static lt_status render_item(batch *b, item *it, const char *path, double *secon
                  .model = &b->model,
                  .info = &b->info,
                  .prompt = it->set.prompt,
+                 .timeline = json_object_get(it->json, "timeline"),
                  .output = path,
                  .interrupt = b->interrupt,
                  .progress = &b->progress,

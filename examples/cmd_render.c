@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char usage[] =
@@ -82,16 +83,38 @@ static lt_status open_frames_dir(lt_ctx *ctx, const lti_settings *s)
     return lti_fail(ctx, LT_ERR_IO, "'%s' exists already (--overwrite replaces it)", first);
 }
 
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* Every place that will be written, so that a bad one is known before hours of work. */
 static lt_status open_places(lti_job *j)
 {
     const lti_settings *s = j->set;
+    const bool own = s->save_session && s->resume && same_file(s->save_session, s->resume);
     if (s->frames_dir) LT_TRY(open_frames_dir(j->ctx, s));
     if (s->report) LT_TRY(lti_json_check(j->ctx, s->report, s->overwrite));
     if (s->save_session && j->opt.mode != LT_MODE_AR)
         return lti_fail(j->ctx, LT_ERR_ARG, "--save-session: only mode ar can be gone on with");
-    if (s->save_session) LT_TRY(lti_json_check(j->ctx, s->save_session, true));
+    if (s->save_session) LT_TRY(lti_json_check(j->ctx, s->save_session, s->overwrite || own));
     return lti_job_create_file(j, s->overwrite);
+}
+
+/* Those that the video has no frame of. */
+static void print_undrawn(const lti_job *j)
+{
+    const lt_session_options *o = &j->opt;
+    for (int32_t i = 0; i < o->cues; i++) {
+        const lt_cue *c = &o->timeline[i];
+        if (lti_cue_drawn(o->timeline, o->cues, i, j->prompts, o->fps)) continue;
+        if (c->frame > 0)
+            printf("no frame drawn with the prompt of frame %" PRId64 ": %s\n", c->frame,
+                   c->prompt);
+        else
+            printf("no frame drawn with the prompt of %g s: %s\n", c->seconds, c->prompt);
+    }
 }
 
 static void print_result(const lti_job *j)
@@ -103,6 +126,7 @@ static void print_result(const lti_job *j)
                json_integer_value(json_object_get(m, "frame")),
                json_string_value(json_object_get(m, "prompt")));
     }
+    if (j->made == j->output && !j->set->quiet) print_undrawn(j);
     printf("%s: %" PRId64
            " frames, %dx%d, %d fps; %.1f s (text %.1f, denoising %.1f, decoding %.1f)\n",
            j->made, j->frames, j->opt.width, j->opt.height, j->opt.fps, r->total_seconds,

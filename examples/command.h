@@ -88,9 +88,13 @@ typedef struct lti_cues {
 LT_MUST_USE lt_status lti_cues_parse(lti_cues *out, lt_ctx *ctx, const char *name, const char *text,
                                      size_t len);
 LT_MUST_USE lt_status lti_cues_read(lti_cues *out, lt_ctx *ctx, const char *path);
+/* From a list as lti_cues_json gives it. Errors: LT_ERR_ARG "timeline, prompt N: ...". */
+LT_MUST_USE lt_status lti_cues_take(lti_cues *out, lt_ctx *ctx, const json_t *list);
 void lti_cues_free(lti_cues *c);
 json_t *lti_cues_json(const lt_cue *cue, int32_t count);        /* as the file would say it */
 json_t *lti_marks_json(const lt_session *session, int32_t fps); /* what took effect when */
+/* Whether prompt i took effect, by those marks: not when the video ends before it, or when no block begins before the next one. */
+bool lti_cue_drawn(const lt_cue *cue, int32_t count, int32_t i, const json_t *marks, int32_t fps);
 
 /* ---- pace.c: how evenly a video of blocks comes ---- */
 
@@ -122,6 +126,7 @@ typedef struct lti_job {
     const lt_model_options *model; /* its path names the model in the file */
     const lt_model_info *info;
     const char *prompt, *output; /* prompt: NULL where the timeline has one, or the saved session */
+    const json_t *timeline;      /* NULL, or prompts by time that are not in a file */
     lti_cues cues;
     lti_interrupt *interrupt;
     lti_progress *progress;

@@ -91,14 +91,31 @@ static void tell_blocks(lti_job *j)
     j->progress->from = 0;
 }
 
+/* The first prompt may stand beside the others, or among them; as a finished file says it, it does both. */
+static lt_status read_cues(lti_job *j)
+{
+    const char *file = j->set->prompt_file, *name = file ? file : "timeline";
+    if (j->timeline && file)
+        return lti_fail(j->ctx, LT_ERR_ARG, "timeline: there is a prompt_file '%.200s' too", file);
+    if (file)
+        LT_TRY(lti_cues_read(&j->cues, j->ctx, file));
+    else if (j->timeline)
+        LT_TRY(lti_cues_take(&j->cues, j->ctx, j->timeline));
+    const lt_cue *first = j->cues.cue;
+    const bool begins = first && first->frame == 0 && first->seconds == 0;
+    if (!j->prompt && !begins)
+        return lti_fail(j->ctx, LT_ERR_ARG,
+                        "the first prompt is missing: '%.200s' has none for the beginning", name);
+    if (!j->prompt || !begins || !strcmp(j->prompt, first->prompt)) return LT_OK;
+    return lti_fail(j->ctx, LT_ERR_ARG,
+                    "the first prompt is given twice: '%.80s', and in '%.200s' '%.80s'", j->prompt,
+                    name, first->prompt);
+}
+
 lt_status lti_job_prepare(lti_job *j)
 {
     LT_TRY(check_prompt(j));
-    if (j->set->prompt_file) LT_TRY(lti_cues_read(&j->cues, j->ctx, j->set->prompt_file));
-    if (j->prompt && j->cues.count && j->cues.cue[0].frame == 0 && j->cues.cue[0].seconds == 0)
-        return lti_fail(j->ctx, LT_ERR_ARG,
-                        "the first prompt is given twice: on the command line and in '%s'",
-                        j->set->prompt_file);
+    LT_TRY(read_cues(j));
     LT_TRY(fill_options(j));
     LT_TRY(lt_session_validate(j->ctx, j->info, &j->opt));
     tell_blocks(j);

@@ -8,6 +8,7 @@
  */
 #include "examples/command.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +18,15 @@ static const double max_seconds = 1e6;
 
 typedef struct reader {
     lt_ctx *ctx;
-    const char *name;
+    const char *name; /* NULL: a list, of which `line` is the number */
     int32_t line;
     lti_cues *out;
 } reader;
 
 static lt_status wrong(const reader *r, const char *what, const char *text)
 {
+    if (!r->name)
+        return lti_fail(r->ctx, LT_ERR_ARG, "timeline, prompt %d: %s%.80s", r->line, what, text);
     return lti_fail(r->ctx, LT_ERR_ARG, "--prompt-file '%.200s', line %d: %s%.80s", r->name,
                     r->line, what, text);
 }
@@ -62,15 +65,14 @@ static bool parse_time(const char *word, size_t len, lt_cue *c)
     return false;
 }
 
-static lt_status from_json(const reader *r, const char *text, size_t len, lt_cue *c)
+static lt_status from_object(const reader *r, const json_t *o, lt_cue *c)
 {
-    json_error_t e;
-    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e), *v;
+    json_t *v;
     const char *key;
-    if (!o) return wrong(r, "not JSON: ", e.text);
     lt_status s = LT_OK;
     bool timed = false;
-    json_object_foreach(o, key, v)
+    if (!json_is_object(o)) return wrong(r, "not an object with time or frame, and prompt", "");
+    json_object_foreach((json_t *)(uintptr_t)o, key, v) /* which takes no const */
     {
         const double n = json_number_value(v);
         const bool time = !strcmp(key, "time"), frame = !strcmp(key, "frame");
@@ -94,6 +96,14 @@ static lt_status from_json(const reader *r, const char *text, size_t len, lt_cue
     char *copy = s == LT_OK ? strdup(c->prompt) : NULL;
     if (s == LT_OK && !copy) s = lti_fail(r->ctx, LT_ERR_MEM, "no memory for a prompt");
     c->prompt = copy;
+    return s;
+}
+
+static lt_status from_json(const reader *r, const char *text, size_t len, lt_cue *c)
+{
+    json_error_t e;
+    json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+    const lt_status s = o ? from_object(r, o, c) : wrong(r, "not JSON: ", e.text);
     json_decref(o);
     return s;
 }
@@ -127,26 +137,20 @@ static lt_status check_cue(const reader *r, const lt_cue *c)
     if (!all->count) return LT_OK;
     const lt_cue *last = &all->cue[all->count - 1];
     const bool frames = c->frame > 0 && last->frame > 0, seconds = !c->frame && !last->frame;
-    if ((frames && c->frame < last->frame) || (seconds && c->seconds < last->seconds))
-        return wrong(r, "earlier than the line before", "");
-    return LT_OK;
+    char both[80] = "";
+    if (frames && c->frame < last->frame)
+        snprintf(both, sizeof both, "frame %" PRId64 ", that one %" PRId64, c->frame, last->frame);
+    else if (seconds && c->seconds < last->seconds)
+        snprintf(both, sizeof both, "%g s, that one %g s", c->seconds, last->seconds);
+    return *both ? wrong(r, "earlier than the one before it: ", both) : LT_OK;
 }
 
-static lt_status add_line(const reader *r, const char *text, size_t len)
+/* Takes the text, or frees it. */
+static lt_status add_cue(const reader *r, lt_cue c)
 {
     lti_cues *all = r->out;
-    while (len && (text[len - 1] == '\r' || text[len - 1] == ' ' || text[len - 1] == '\t'))
-        len--;
-    while (len && (*text == ' ' || *text == '\t')) {
-        text++;
-        len--;
-    }
-    if (len == 0 || *text == '#') return LT_OK;
-    if (memchr(text, 0, len)) return wrong(r, "holds a zero byte", "");
-    if (all->count == LT_MAX_CUES) return wrong(r, "more than 4096 prompts", "");
-    lt_cue c = {0};
-    LT_TRY(*text == '{' ? from_json(r, text, len, &c) : from_words(r, text, len, &c));
-    const lt_status s = check_cue(r, &c);
+    lt_status s = check_cue(r, &c);
+    if (s == LT_OK && all->count == LT_MAX_CUES) s = wrong(r, "more than 4096 prompts", "");
     lt_cue *more = s == LT_OK ? realloc(all->cue, ((size_t)all->count + 1) * sizeof c) : NULL;
     if (!more) {
         free((void *)(uintptr_t)c.prompt);
@@ -155,6 +159,22 @@ static lt_status add_line(const reader *r, const char *text, size_t len)
     all->cue = more;
     all->cue[all->count++] = c;
     return LT_OK;
+}
+
+static lt_status add_line(const reader *r, const char *text, size_t len)
+{
+    while (len && (text[len - 1] == '\r' || text[len - 1] == ' ' || text[len - 1] == '\t'))
+        len--;
+    while (len && (*text == ' ' || *text == '\t')) {
+        text++;
+        len--;
+    }
+    if (len == 0 || *text == '#') return LT_OK;
+    if (memchr(text, 0, len)) return wrong(r, "holds a zero byte", "");
+    if (memchr(text, '\r', len)) return wrong(r, "holds a carriage return: lines end with \\n", "");
+    lt_cue c = {0};
+    LT_TRY(*text == '{' ? from_json(r, text, len, &c) : from_words(r, text, len, &c));
+    return add_cue(r, c);
 }
 
 lt_status lti_cues_parse(lti_cues *out, lt_ctx *ctx, const char *name, const char *text, size_t len)
@@ -176,6 +196,23 @@ lt_status lti_cues_parse(lti_cues *out, lt_ctx *ctx, const char *name, const cha
     }
     if (s == LT_OK && !out->count)
         s = lti_fail(ctx, LT_ERR_ARG, "--prompt-file '%.200s': no prompt in it", name);
+    if (s < 0) lti_cues_free(out);
+    return s;
+}
+
+lt_status lti_cues_take(lti_cues *out, lt_ctx *ctx, const json_t *list)
+{
+    reader r = {.ctx = ctx, .out = out};
+    lt_status s = LT_OK;
+    *out = (lti_cues){0};
+    if (!json_is_array(list) || !json_array_size(list))
+        return lti_fail(ctx, LT_ERR_ARG, "timeline: not a list of prompts by time");
+    for (size_t i = 0; i < json_array_size(list) && s == LT_OK; i++) {
+        lt_cue c = {0};
+        r.line++;
+        s = from_object(&r, json_array_get(list, i), &c);
+        if (s == LT_OK) s = add_cue(&r, c);
+    }
     if (s < 0) lti_cues_free(out);
     return s;
 }
@@ -233,4 +270,23 @@ json_t *lti_marks_json(const lt_session *session, int32_t fps)
                             (double)m[i].frame / fps, "block", (json_int_t)m[i].block, "blend",
                             m[i].blend_blocks, "prompt", m[i].prompt));
     return list;
+}
+
+/* A number of frames that need not be whole: the first one that is not before it. */
+static double cue_place(const lt_cue *c, int32_t fps)
+{
+    return c->frame > 0 ? (double)c->frame : c->seconds * fps - 1e-6;
+}
+
+bool lti_cue_drawn(const lt_cue *cue, int32_t count, int32_t i, const json_t *marks, int32_t fps)
+{
+    for (size_t k = 0; k < json_array_size(marks); k++) {
+        const json_t *m = json_array_get(marks, k);
+        const double frame = json_number_value(json_object_get(m, "frame"));
+        const char *text = json_string_value(json_object_get(m, "prompt"));
+        if (frame >= cue_place(&cue[i], fps) &&
+            (i + 1 == count || frame < cue_place(&cue[i + 1], fps)) && !strcmp(text, cue[i].prompt))
+            return true;
+    }
+    return false;
 }

@@ -57,7 +57,7 @@ static const lti_option rows[] = {
      "same seed, same video (default: drawn and stated; in a batch\nmade from the item, the same "
      "in every run)"},
     {"image", LTI_TEXT, VIDEO, AT(image), "FILE", 0, 0,
-     "first frame; modes clip and extend: a model that was not\ntrained with one (Wan2.1 T2V) has "
+     "first frame, in every mode; a model that was not\ntrained with one (Wan2.1 T2V) has "
      "it replaced in at each step,\nwhich joins less well"},
     {"video", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(video), "FILE", 0, 0,
      "go on with this video, in mode ar or extend: scaled to cover\nthe size, cropped, taken at "
@@ -92,7 +92,7 @@ static const lti_option rows[] = {
      "time or frame, prompt,\nblend (over so many blocks)"},
     {"save-session", LTI_TEXT, LTI_RENDER, AT(save_session), "FILE", 0, 0,
      "mode ar: from where the video can be gone on with, written\nat its end and when it is "
-     "interrupted"},
+     "interrupted; without --overwrite\nonly the file of --resume is replaced"},
     {"resume", LTI_TEXT, LTI_RENDER, AT(resume), "FILE", 0, 0,
      "go on with a saved session: the rest of its video, up to\n--num-frames or --seconds of the "
      "whole; a PROMPT takes\neffect at once, other options of the video are the file's"},
@@ -103,7 +103,7 @@ static const lti_option rows[] = {
     {"report", LTI_TEXT, LTI_RENDER, AT(report), "FILE.json", 0, 0,
      "timings, memory and arithmetic of the run"},
     {"overwrite", LTI_FLAG, LTI_RENDER, AT(overwrite), NULL, 0, 0,
-     "replace an existing video and report"},
+     "replace an existing video, report and saved session"},
     {"dtype", LTI_CHOICE, MACHINE, AT(dtype), "auto|f32|bf16", 0, 0,
      "of matrix products (default auto: bf16)"},
     {"device", LTI_CHOICE, MACHINE, AT(device), devices, 0, 0, "this build: cpu"},

@@ -37,7 +37,8 @@ r = made("story.mp4", *AR, "--prompt-file", "story.txt", "--report", "story.json
 story = frames("story.mp4")
 same = [n for n in plain if plain[n] == story[n]]
 check(same == sorted(plain)[:13], "frames before the first change: %r" % same)
-check("from frame 13: a blue star" in r.stdout and "from frame 21: a green square" in r.stdout, "result: %r" % r.stdout)
+check("from frame 13: a blue star" in r.stdout and "from frame 21: a green square" in r.stdout and
+      "no frame drawn with the prompt of 99 s: never" in r.stdout, "result: %r" % r.stdout)
 with open(path("story.json"), encoding="utf-8") as f:
     report = json.load(f)
 marks = report["blocks"]["prompts"]
@@ -72,7 +73,8 @@ check(r.returncode == 0 and frames("first.mp4") == plain, "the first prompt from
 for text, says in (("1 a\nx b\n", "line 2: not a time"), ("", "no prompt in it"), ("2 a\n1 b\n", "line 2: earlier")):
     write("bad.txt", text)
     refused(render("x.mp4", *AR, "--prompt-file", "bad.txt"), 2, says, "prompt file %r" % text)
-refused(render("x.mp4", *AR, "--prompt-file", "first.txt"), 2, "given twice", "two first prompts")
+refused(longtake("render", "another", "-o", "x.mp4", "--model", e2e.MODEL, *AR, "--prompt-file", "first.txt"), 2,
+        "given twice: 'another', and in 'first.txt'", "two first prompts")
 refused(render("x.mp4", "--mode", "clip", "--prompt-file", "story.txt"), 2, "only mode ar", "prompts of a clip")
 refused(render("x.mp4", *AR, "--prompt-file", "none.txt"), 1, "none.txt", "a file that is not there")
 check(not exists("x.mp4"), "nothing is left of what was refused")
@@ -81,6 +83,17 @@ check(not exists("x.mp4"), "nothing is left of what was refused")
 write("items.jsonl", json.dumps({"prompt": PROMPT, "prompt_file": "story.txt", "name": "item", "seed": 7}) + "\n")
 r = longtake("batch", "items.jsonl", "--out-dir", "out", "--model", e2e.MODEL, "--mode", "ar", "--num-frames", "33")
 check(r.returncode == 0 and exists("out/item.mp4"), "batch: %s" % r.stderr)
+# ... and what a file says of itself is a line, its timeline included. The first prompt may be in the file of prompts alone.
+comment = json.loads(info["comment"]) if isinstance(info["comment"], str) else info["comment"]
+write("items.jsonl", json.dumps(dict(comment, name="again")) + "\n" + json.dumps(dict(comment, name="x", first_frame=5)) + "\n" +
+      json.dumps(dict(comment, name="y", prompt="another", timeline=[dict(time=0, prompt="one")])) + "\n" +
+      json.dumps({"prompt_file": "first.txt", "name": "first", "num_frames": 5, "mode": "ar"}) + "\n" +
+      json.dumps({"prompt_file": "story.txt", "name": "z", "mode": "ar"}) + "\n")
+r = longtake("batch", "items.jsonl", "--out-dir", "out", "--model", e2e.MODEL)
+check(r.returncode == 1 and e2e.read("out/again.mp4") == e2e.read("story.mp4") and exists("out/first.mp4"), "lines: %s" % r.stderr)
+for says in ("line 2: first_frame", "line 3: the first prompt is given twice: 'another', and in 'timeline' 'one'",
+             "line 5: the first prompt is missing: 'story.txt'"):
+    check(says in r.stderr, "%r in %s" % (says, r.stderr))
 
 # Interrupted, and gone on with in another process.
 LONG = AR[:-1] + ("99997",)
@@ -133,6 +146,14 @@ for option, value in (("--drift", "watch"), ("--inject", "blur")):
 refused(longtake("render", "-o", "x.mp4", "--model", e2e.MODEL, "--resume", "more.mp4", "--num-frames", "33"), 1,
         "is not a saved session", "not a session")
 refused(render("x.mp4", "--mode", "clip", "--save-session", "x.session"), 2, "only mode ar", "a clip cannot be saved")
+kept = e2e.read("short.mp4")
+refused(render("x.mp4", *AR[:-1], "5", "--save-session", "short.mp4"), 1, "'short.mp4' exists already", "a session in place of a video")
+refused(render("x.mp4", *AR[:-1], "5", "--save-session", "cut.session"), 1, "'cut.session' exists already", "or of another session")
+check(e2e.read("short.mp4") == kept, "it is as it was")
+r = longtake("render", "-o", "on.mp4", "--model", e2e.MODEL, "--resume", "short.session", "--num-frames", "25", "--save-session",
+             "./short.session")
+check(r.returncode == 0 and json.loads(longtake("inspect", "short.session", "--json").stdout)["next_frame"] == 25,
+      "the one that was gone on with is replaced: %s" % r.stderr)
 data = bytearray(e2e.read("short.session"))
 data[len(data) // 2] ^= 1
 with open(path("bad.session"), "wb") as f:

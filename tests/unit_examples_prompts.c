@@ -84,8 +84,9 @@ static void names_the_line_that_is_wrong(void **state)
         {"99999999 a", "line 1: not a time"},
         {"5", "line 1: the prompt is missing"},
         {"5 \t \n", "line 1: the prompt is missing"},
-        {"5 a\n4 b", "line 2: earlier than the line before"},
-        {"f9 a\nf8 b", "line 2: earlier than the line before"},
+        {"5 a\n4 b", "line 2: earlier than the one before it: 4 s, that one 5 s"},
+        {"f9 a\nf8 b", "line 2: earlier than the one before it: frame 8, that one 9"},
+        {"0 a\r5 b", "line 1: holds a carriage return"},
         {"5 \xff", "line 1: the prompt is not UTF-8"},
         {"{\"time\": 1}", "line 1: needs time or frame, and prompt"},
         {"{\"prompt\": \"a\"}", "line 1: needs time or frame, and prompt"},
@@ -112,11 +113,68 @@ static void names_the_line_that_is_wrong(void **state)
     lt_ctx_destroy(&ctx);
 }
 
+/* What a finished file says of its timeline can be said to a batch. */
+static void takes_a_list(void **state)
+{
+    (void)state;
+    lt_cue cue[] = {{.prompt = "a red ball"},
+                    {.seconds = 4.5, .prompt = "a blue star", .blend_blocks = 3},
+                    {.frame = 120, .prompt = "at a frame"}};
+    static const struct {
+        const char *json, *says;
+    } bad[] = {
+        {"[]", "timeline: not a list"},
+        {"{}", "timeline: not a list"},
+        {"7", "timeline: not a list"},
+        {"[{\"time\":0,\"prompt\":\"a\"},1]", "timeline, prompt 2: not an object"},
+        {"[{\"time\":0}]", "timeline, prompt 1: needs time or frame, and prompt"},
+        {"[{\"time\":5,\"prompt\":\"a\"},{\"time\":4,\"prompt\":\"b\"}]",
+         "timeline, prompt 2: earlier than the one before it: 4 s, that one 5 s"},
+    };
+    lt_ctx *ctx = make_ctx();
+    lti_cues c;
+    json_t *list = lti_cues_json(cue, LT_COUNT(cue));
+    assert_int_equal(lti_cues_take(&c, ctx, list), LT_OK);
+    assert_int_equal(c.count, LT_COUNT(cue));
+    json_t *back = lti_cues_json(c.cue, c.count);
+    assert_true(json_equal(back, list));
+    json_decref(back);
+    json_decref(list);
+    lti_cues_free(&c);
+    for (size_t i = 0; i < LT_COUNT(bad); i++) {
+        list = json_loads(bad[i].json, JSON_DECODE_ANY, NULL);
+        assert_int_equal(lti_cues_take(&c, ctx, list), LT_ERR_ARG);
+        if (!strstr(lt_error(ctx), bad[i].says)) fail_msg("%s", lt_error(ctx));
+        assert_true(!c.cue && !c.count);
+        json_decref(list);
+    }
+    lt_ctx_destroy(&ctx);
+}
+
+/* Blocks begin with frames 0, 5 and 13 of 8 a second. */
+static void knows_what_was_drawn(void **state)
+{
+    (void)state;
+    const lt_cue cue[] = {{.prompt = "a"},
+                          {.seconds = 0.5, .prompt = "b"}, /* frame 4 */
+                          {.frame = 6, .prompt = "c"},
+                          {.frame = 7, .prompt = "d"}, /* takes its place */
+                          {.frame = 14, .prompt = "b"}};
+    static const bool drawn[] = {true, true, false, true, false};
+    json_t *marks = json_pack("[{s:i,s:s},{s:i,s:s},{s:i,s:s}]", "frame", 0, "prompt", "a", "frame",
+                              5, "prompt", "b", "frame", 13, "prompt", "d");
+    for (int32_t i = 0; i < (int32_t)LT_COUNT(cue); i++)
+        assert_int_equal(lti_cue_drawn(cue, LT_COUNT(cue), i, marks, 8), drawn[i]);
+    json_decref(marks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_all_forms),
         cmocka_unit_test(names_the_line_that_is_wrong),
+        cmocka_unit_test(takes_a_list),
+        cmocka_unit_test(knows_what_was_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
