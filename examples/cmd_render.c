@@ -122,9 +122,11 @@ static void print_result(const lti_job *j)
     const lt_session_report *r = &j->report;
     for (size_t i = 1; i < json_array_size(j->prompts) && !j->set->quiet; i++) {
         const json_t *m = json_array_get(j->prompts, i);
-        printf("from frame %" JSON_INTEGER_FORMAT ": %s\n",
-               json_integer_value(json_object_get(m, "frame")),
-               json_string_value(json_object_get(m, "prompt")));
+        printf("from frame %" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(m, "frame")));
+        if (j->before)
+            printf(" (%" JSON_INTEGER_FORMAT " of the file)",
+                   json_integer_value(json_object_get(m, "file_frame")));
+        printf(": %s\n", json_string_value(json_object_get(m, "prompt")));
     }
     if (j->made == j->output && !j->set->quiet) print_undrawn(j);
     printf("%s: %" PRId64

@@ -335,6 +335,11 @@ lt_status lti_job_run(lti_job *j, lt_model *model)
     lti_progress_clear(j->progress);
     lt_session_get_report(j->session, &j->report);
     j->prompts = lti_marks_json(j->session, j->opt.fps);
+    for (size_t i = 0; j->before && i < json_array_size(j->prompts); i++) {
+        json_t *m = json_array_get(j->prompts, i);
+        const json_int_t frame = json_integer_value(json_object_get(m, "frame"));
+        json_object_set_new(m, "file_frame", json_integer(j->before + frame));
+    }
     const bool cancelled = s == LT_ERR_CANCELLED;
     if (s != LT_OK && !cancelled) return keep_frames(j, s);
     char why[512];

@@ -37,13 +37,18 @@ refused(render("x.mp4", "--mode", "extend:overlap=9"), 2, "overlap 9", "overlap"
 refused(render("x.mp4", "--mode", "extend:segment=10"), 2, "9 and 13", "segment")
 refused(render("x.mp4", "--mode", "clip:naive"), 2, "only extend takes keys", "keys of a clip")
 
-# Videos that are continued: their frames first, then the new ones, or these alone.
-for mode, extra in (("extend", ["--mode", "extend:segment=13,overlap=2"]), ("ar", ["--mode", "ar", "--cache", "self-forcing:window=6"])):
+# Videos that are continued: their frames first, then the new ones, or these alone. Prompts are counted from the first new one.
+with open(path("later.txt"), "w", encoding="utf-8") as f:
+    f.write("f4 a blue star\n")
+for mode, extra in (("extend", ["--mode", "extend:segment=13,overlap=2"]), ("ar", ["--mode", "ar", "--cache", "self-forcing:window=6,block=1", "--prompt-file", "later.txt"])):
     r = render(mode + "-on.mp4", "--video", "long.mp4", *extra, "--num-frames", "12", "--seed", "1", "--frames-dir", mode + "-on")
     check(r.returncode == 0 and frames(mode + "-on.mp4") == 25 + 12, "%s goes on: %s" % (mode, r.stderr))
     check("after 25 of 'long.mp4'" in r.stderr, "said: %r" % r.stderr)
     render(mode + "-new.mp4", "--video", "long.mp4", *extra, "--num-frames", "12", "--seed", "1", "--new-only", "--frames-dir",
            mode + "-new")
+    told = json.loads(longtake("inspect", mode + "-on.mp4", "--json").stdout)["metadata"].get("prompts", "[]")
+    told = [(m["frame"], m["file_frame"]) for m in (json.loads(told) if isinstance(told, str) else told)]
+    check(mode != "ar" or ("from frame 4 (29 of the file): a blue star" in r.stdout and told == [(0, 25), (4, 29)]), "%r %r" % (r.stdout, told))
     check(pictures(mode + "-new") == pictures(mode + "-on")[25:], "the new frames alone")
     check(json.loads(longtake("inspect", mode + "-on.mp4", "--json").stdout)["metadata"].get("video") == "long.mp4", "metadata")
 r = render("i.mp4", "--mode", "ar", "--image", "long/000000.png", "--num-frames", "13", "--seed", "3")
