@@ -152,6 +152,11 @@ static lt_status check_item(lt_ctx *ctx, const batch *b, const item *it)
     const json_t *w = json_object_get(it->json, "width"), *h = json_object_get(it->json, "height");
     if (!it->set.prompt && !it->set.prompt_file && !json_object_get(it->json, "timeline"))
         return lti_fail(ctx, LT_ERR_ARG, "prompt: missing");
+    if (it->set.prompt_file) { /* its contents are a part of the hash: no pipe */
+        FILE *f = lti_regular_open(ctx, it->set.prompt_file);
+        if (!f) return LT_ERR_IO;
+        fclose(f);
+    }
     if (json_object_get(it->json, "size") && (w || h))
         return lti_fail(ctx, LT_ERR_ARG, "size: width or height is given too");
     if (!w != !h) return lti_fail(ctx, LT_ERR_ARG, "width and height: one of them is missing");

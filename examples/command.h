@@ -87,6 +87,7 @@ typedef struct lti_cues {
 /* Errors: LT_ERR_ARG "--prompt-file NAME, line N: ...". */
 LT_MUST_USE lt_status lti_cues_parse(lti_cues *out, lt_ctx *ctx, const char *name, const char *text,
                                      size_t len);
+/* A file or a pipe. */
 LT_MUST_USE lt_status lti_cues_read(lti_cues *out, lt_ctx *ctx, const char *path);
 /* From a list as lti_cues_json gives it. Errors: LT_ERR_ARG "timeline, prompt N: ...". */
 LT_MUST_USE lt_status lti_cues_take(lti_cues *out, lt_ctx *ctx, const json_t *list);

@@ -8,10 +8,12 @@
  */
 #include "examples/command.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MAX_FILE = 4 << 20 };
 static const double max_seconds = 1e6;
@@ -225,10 +227,20 @@ void lti_cues_free(lti_cues *c)
     *c = (lti_cues){0};
 }
 
+/* What another program says is as good, since it is read once. */
+static FILE *open_text(lt_ctx *ctx, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) || !S_ISFIFO(st.st_mode)) return lti_regular_open(ctx, path);
+    FILE *f = fopen(path, "re");
+    if (!f) (void)lti_fail(ctx, LT_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+    return f;
+}
+
 lt_status lti_cues_read(lti_cues *out, lt_ctx *ctx, const char *path)
 {
     *out = (lti_cues){0};
-    FILE *f = lti_regular_open(ctx, path);
+    FILE *f = open_text(ctx, path);
     if (!f) return LT_ERR_IO;
     char *text = malloc(MAX_FILE + 1);
     const size_t n = text ? fread(text, 1, MAX_FILE + 1, f) : 0;

@@ -88,8 +88,8 @@ static const lti_option rows[] = {
      "to test that: KIND[=AMOUNT][,at=S][,for=S][,into=context|frames],\njoined by +: exposure (EV "
      "in 10 s), colour (Delta E in 10 s),\ngain, blur, sharpen, freeze, black, nan, slot"},
     {"prompt-file", LTI_TEXT, LTI_RENDER | LTI_ITEM, AT(prompt_file), "FILE", 0, 0,
-     "mode ar: prompts by time, one a line: seconds (or M:S, or\nfFRAME) and a text, or JSON with "
-     "time or frame, prompt,\nblend (over so many blocks)"},
+     "mode ar: prompts by time, one a line, from a file or a pipe:\nseconds (or M:S, or fFRAME) "
+     "and a text, or JSON with time or\nframe, prompt, blend (over so many blocks)"},
     {"save-session", LTI_TEXT, LTI_RENDER, AT(save_session), "FILE", 0, 0,
      "mode ar: from where the video can be gone on with, written\nat its end and when it is "
      "interrupted; without --overwrite\nonly the file of --resume is replaced"},

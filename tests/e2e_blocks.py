@@ -69,6 +69,8 @@ check(len(json.loads(info["timeline"]) if isinstance(info["timeline"], str) else
 write("first.txt", "0 " + PROMPT + "\n")
 r = longtake("render", "-o", "first.mp4", "--model", e2e.MODEL, *AR, "--prompt-file", "first.txt", "--frames-dir", "first.mp4.d")
 check(r.returncode == 0 and frames("first.mp4") == plain, "the first prompt from a file: %s" % r.stderr)
+r = longtake("render", "-o", "pipe.mp4", "--model", e2e.MODEL, *AR[:-1], "5", "--prompt-file", "/dev/stdin", input="0 " + PROMPT + "\n")
+check(r.returncode == 0 and exists("pipe.mp4"), "the first prompt from a pipe: %s" % r.stderr)
 
 for text, says in (("1 a\nx b\n", "line 2: not a time"), ("", "no prompt in it"), ("2 a\n1 b\n", "line 2: earlier")):
     write("bad.txt", text)
