@@ -58,6 +58,8 @@ if e2e.ffprobe("long.mp4"):  # ffmpeg is there: another size, rate and container
                     path("other.webm")], check=True)
     r = render("w.mp4", "--video", "other.webm", "--seconds", "0.5", "--seed", "1")  # the mode is chosen: a clip could not
     check(r.returncode == 0 and frames("w.mp4") == 16 + 8 and "(32 a second there)" in r.stderr, "webm: %s" % r.stderr)
+refused(render("x.mp4", "--video", "long.mp4", "--mode", "ar", "--cache", "self-forcing:window=2,block=2", "--num-frames", "12"), 2,
+        "a window of 2 frames is the block that is drawn", "a window that holds nothing of the video")
 refused(render("x.mp4", "--video", "none.mp4"), 1, "none.mp4", "missing video")
 refused(render("x.mp4", "--video", "long.json"), 1, "long.json", "a video that is none")
 refused(render("x.mp4", "--video", "long.mp4", "--mode", "clip"), 2, "a clip continues nothing", "video and clip")

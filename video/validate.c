@@ -154,6 +154,11 @@ lt_status lt_session_given_frames(int32_t *out, lt_ctx *ctx, const lt_model_info
     if (o.mode == LT_MODE_AR) {
         lt_cache_policy p; /* whole blocks that the next block will see */
         LT_TRY(lti_session_policy(&p, ctx, info, &o));
+        if (p.window == p.block)
+            return lti_fail(ctx, LT_ERR_ARG,
+                            "cache: a window of %d frames is the block that is drawn: nothing of "
+                            "the video before it would be seen",
+                            p.window);
         const int32_t blocks = (p.window - p.block) / p.block;
         *out = 1 + info->frame_scale * ((blocks ? blocks * p.block : 1) - 1);
         return LT_OK;
