@@ -227,6 +227,8 @@ typedef struct lt_sparse_spec {
     bool centroid; /* topk: boxes that are not read stand in as their mean */
     /* topk: keep at the first sparse step, falling evenly to `keep` at the last; 0 = keep */
     double ramp;
+    /* sta, radial, topk: of so many sparse steps the first reads all keys too, the others add what their list left out of it; 0 = none */
+    int32_t refresh;
     double drift; /* topk: lists are made anew when queries and keys have changed by so much */
     /* sta: windows of every layer and head are in this file; "" = window */
     char file[LT_SPARSE_FILE];
@@ -299,6 +301,13 @@ LT_MUST_USE LT_API lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **p
                                             const lt_sparse_call *c);
 /* Where attention with that plan must leave its lse, [heads, lq]; NULL: not wanted. */
 LT_API float *lt_sparse_lse(const lt_sparse *s);
+/* A second attention of the same queries, keys and values after the first, with this plan into this memory: what it leaves out is
+ * learnt from the two. false: there is none, which is mostly so. */
+typedef struct lt_sparse_part {
+    const lt_attn_plan *plan;
+    lt_mat out; /* [lq] */
+} lt_sparse_part;
+LT_API bool lt_sparse_second(const lt_sparse *s, lt_sparse_part *out);
 /* After attention with that plan, or with all keys when there was none: adds to `out` what stands in for the rest, or compares windows.
  * Mostly there is nothing to do. */
 LT_MUST_USE LT_API lt_status lt_sparse_finish(lt_sparse *s, const lt_sparse_call *c, lt_mat out);

@@ -13,10 +13,10 @@ static const lti_method methods[] = {
      .list = lti_list_sta,
      .tiled = true,
      .groups = 1,
-     .keys = " warmup layers tile window file ",
+     .keys = " warmup layers refresh tile window file ",
      .defaults = {.warmup = 0.25, .window = {5, 3, 5}},
      .help = "sta: a window of boxes; window=5x3x5 (odd) or file=FILE (of bench attention "
-             "--search),\ntile=FxHxW, warmup=0.25, layers=0"},
+             "--search),\ntile=FxHxW, refresh, warmup=0.25, layers=0"},
     {.name = "svg",
      .list = lti_list_svg,
      .groups = 2,
@@ -27,20 +27,22 @@ static const lti_method methods[] = {
     {.name = "radial",
      .list = lti_list_radial,
      .groups = 1,
-     .keys = " warmup layers rows decay base sink ",
+     .keys = " warmup layers refresh rows decay base sink ",
      .defaults = {.warmup = 0.25, .layers = 1, .decay = 0.2, .sink = true},
      .help = "radial: bands that narrow with distance in time; decay=0.2, sink=on, base, rows, "
-             "warmup=0.25, layers=1"},
+             "refresh,\nwarmup=0.25, layers=1"},
     {.name = "topk",
      .list = lti_list_topk,
      .tiled = true,
-     .keys = " warmup layers tile keep ramp p tau centroid drift ",
+     .keys = " warmup layers refresh tile keep ramp p tau centroid drift ",
      .defaults = {.warmup = 0.25, .keep = 0.2, .drift = 0.1},
      .help =
          "topk: the boxes whose mean key fits best; keep=0.2 (part) or p=0.9 (of the weight) or "
          "tau=1 (deviations),\nramp=0.5 (keep at first, falling to keep=), centroid (the rest "
          "stand "
-         "in as means),\ndrift=0.1, tile=FxHxW, warmup=0.25, layers=0"},
+         "in as means),\nrefresh=6 (every sixth step reads all keys too, and those between add "
+         "what "
+         "they left out then),\ndrift=0.1, tile=FxHxW, warmup=0.25, layers=0"},
 };
 
 const lti_method *lti_method_at(int32_t i)
@@ -62,7 +64,7 @@ const char *lt_sparse_help(int32_t i)
 
 typedef lti_word_text word;
 
-enum { MOST_LAYERS = 4096, MOST_ROWS = 4096, MOST_BASE = 1 << 20 };
+enum { MOST_REFRESH = 4096, MOST_LAYERS = 4096, MOST_ROWS = 4096, MOST_BASE = 1 << 20 };
 
 static bool on_off(word w, bool *out)
 {
@@ -85,15 +87,17 @@ static bool path(word w, char out[LT_SPARSE_FILE])
     return true;
 }
 
-static const char *const key_forms = "warmup, density, keep, ramp and p take 0..1, decay up to 4, "
-                                     "tau up to 10, tile FxHxW, window odd FxHxW, layers, rows "
-                                     "and base a number, sink on or off, file a path, centroid "
-                                     "nothing";
+static const char *const key_forms =
+    "warmup, density, keep, ramp and p take 0..1, decay up to 4, "
+    "tau up to 10, tile FxHxW, window odd FxHxW, layers, rows "
+    "and base a number, refresh one from 2, sink on or off, file a path, centroid "
+    "nothing";
 
 static bool set_key(lt_sparse_spec *s, word key, word v)
 {
     if (lti_word_is(key, "warmup")) return lti_read_number(v, 0, 1, &s->warmup);
     if (lti_word_is(key, "layers")) return lti_read_whole(v, 0, MOST_LAYERS, &s->layers);
+    if (lti_word_is(key, "refresh")) return lti_read_whole(v, 2, MOST_REFRESH, &s->refresh);
     if (lti_word_is(key, "tile")) return lti_read_box(v, s->tile);
     if (lti_word_is(key, "window")) return lti_read_odd_box(v, s->window);
     if (lti_word_is(key, "rows")) return lti_read_whole(v, 1, MOST_ROWS, &s->rows);
@@ -185,6 +189,8 @@ lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
     const bool good = whole && (all_in(s->tile, 0, 0) || all_in(s->tile, 1, LTI_MOST_SIDE)) &&
                       s->warmup >= 0 && s->warmup <= 1 && s->drift >= 0 && s->decay >= 0 &&
                       s->ramp <= 1 && (m->list != lti_list_topk || counts) &&
+                      !(s->refresh > 0 && s->centroid) &&
+                      (s->refresh == 0 || in_range(s->refresh, 2, MOST_REFRESH)) &&
                       (s->ramp == 0 || (s->keep > 0 && s->ramp >= s->keep)) &&
                       (m->list != lti_list_sta || lti_odd_box(s->window)) &&
                       (m->list != lti_list_svg || (s->density > 0 && s->density <= 1));

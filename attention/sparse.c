@@ -59,6 +59,7 @@ static void size_up(lti_sizes *z, lt_sparse_spec *spec, const lt_sparse_options 
                      .groups = m->groups && !spec->file[0] ? m->groups : o->heads};
     z->heads = !m->groups || spec->file[0];
     z->centroid = z->choose && spec->centroid;
+    z->refresh = spec->refresh > 0;
     const int32_t parts = boxes(z->frame, spec->rows);
     z->rows = boxes(z->frame, parts);
     z->per_frame = boxes(z->frame, z->rows);
@@ -88,7 +89,8 @@ static size_t host_items(const lti_sizes *z, const lt_sparse_options *o)
     const size_t mean = (nk > (size_t)z->nq ? nk : (size_t)z->nq) * cols;
     if (z->profile) return sample_rows() * cols;
     if (o->spec.search) return 2 * (size_t)lt_grid_tokens(o->grid) * cols;
-    return scores > mean ? scores : mean;
+    const size_t most = scores > mean ? scores : mean;
+    return most > cols ? most : cols;
 }
 
 /* One piece of device memory. */
@@ -111,6 +113,12 @@ static int list_pieces(piece out[MAX_PIECES], lt_sparse *s, const lti_sizes *z,
         out[n++] = (piece){(void **)&s->sample_out, sample_rows() * cols * 4};
     }
     if (o->spec.search) out[n++] = (piece){(void **)&s->search_out, lq * cols * 4};
+    if (z->refresh) {
+        const size_t calls = (size_t)o->layers * (size_t)o->samples;
+        out[n++] = (piece){&s->missing, calls * lq * cols * item};
+        out[n++] = (piece){(void **)&s->minus_one, cols * 4};
+    }
+    if (z->refresh || z->centroid) out[n++] = (piece){&s->rest_out, lq * cols * item};
     if (!z->choose) return n;
     out[n++] = (piece){(void **)&s->off_q, (nq + 1) * 4};
     out[n++] = (piece){(void **)&s->off_k, (nk + 1) * 4};
@@ -122,7 +130,6 @@ static int list_pieces(piece out[MAX_PIECES], lt_sparse *s, const lti_sizes *z,
     out[n++] = (piece){(void **)&s->rest_lse, heads * lq * 4};
     out[n++] = (piece){&s->rest_k, nk * cols * item};
     out[n++] = (piece){&s->rest_v, nk * cols * item};
-    out[n++] = (piece){&s->rest_out, lq * cols * item};
     return n;
 }
 
@@ -229,6 +236,7 @@ static lt_status make_device(lt_sparse *s)
         LT_TRY(lti_lists_create(&s->samples, s->dev, z, 3 * LTI_SAMPLES, 1, s->o.heads));
     for (int i = 0, n = list_pieces(p, s, z, &s->o); i < n; i++)
         LT_TRY(lt_dev_alloc(s->dev, p[i].at, p[i].bytes, LT_TAG_PLAN));
+    if (z->refresh) LT_TRY(lti_upload_minus_one(s));
     return z->choose ? upload_offsets(s) : LT_OK;
 }
 
@@ -364,6 +372,7 @@ static void count(lt_sparse *s, const lti_scene *sc)
     double read = 0;
     for (int32_t h = 0; h < s->o.heads; h++)
         read += s->lists.group_read[s->group_of_head[h]] / s->o.heads;
+    if (s->fresh) read += all;
     s->stats.sparse_calls++;
     s->stats.read += read;
     s->stats.all += all;
@@ -378,9 +387,16 @@ static lt_status make_plan(lt_sparse *s, const lt_sparse_call *c)
         seen = (seen ^ (uint64_t)(c->layer + 1)) * 1099511628211u; /* lists of it alone */
     lti_scene sc = scene_of(s, c);
     const bool same = s->built == seen;
+    lti_layer *l = &s->layer[c->layer * s->o.samples + c->sample];
+    const bool again = l->made && l->seen == seen && c->progress > l->progress;
+    l->made = false; /* until its list is there */
+    l->progress = c->progress;
+    l->seen = seen;
+    l->age = again && l->age + 1 < s->o.spec.refresh ? l->age + 1 : 0;
+    s->fresh = s->z.refresh && l->age == 0;
     s->built = seen;
     if (s->z.choose) {
-        LT_TRY(lti_choose(s, &sc, c));
+        LT_TRY(lti_choose(s, &sc, c, again));
         LT_TRY(lti_lists_write(&s->lists, s, &sc, s->m->list, s->group_of_head));
         if (s->z.centroid)
             LT_TRY(lti_lists_write(&s->rest, s, &sc, lti_list_topk_rest, s->group_of_head));
@@ -396,6 +412,7 @@ static lt_status make_plan(lt_sparse *s, const lt_sparse_call *c)
                                  (size_t)s->o.heads * sizeof *s->group_of_head));
         }
     }
+    l->made = true;
     count(s, &sc);
     return LT_OK;
 }
@@ -416,7 +433,7 @@ lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **plan, const lt_spars
     }
     LT_TRY(check_call(s, c));
     LT_TRY(make_plan(s, c));
-    *plan = &s->lists.kernel;
+    if (!s->fresh) *plan = &s->lists.kernel;
     s->planned = true;
     s->stats.seconds += now() - start;
     return LT_OK;
@@ -436,32 +453,18 @@ static lt_status compare_windows(lt_sparse *s, const lt_sparse_call *c, lt_mat o
     return lti_search_call(s, c, &sc, out);
 }
 
+bool lt_sparse_second(const lt_sparse *s, lt_sparse_part *out)
+{
+    *out = (lt_sparse_part){&s->lists.kernel, lti_whole(s, s->rest_out)};
+    return s->planned && s->fresh;
+}
+
 lt_status lt_sparse_finish(lt_sparse *s, const lt_sparse_call *c, lt_mat out)
 {
     if (s->o.spec.search) return compare_windows(s, c, out);
-    if (!s->z.centroid || !s->planned) return LT_OK;
+    if ((!s->z.centroid && !s->z.refresh) || !s->planned) return LT_OK;
     const double start = now();
-    const int64_t cols = (int64_t)s->o.heads * s->o.head_dim;
-    const lt_mat rest = {s->rest_out, s->o.dtype, cols};
-    LT_TRY(
-        lt_attention(s->dev, &(lt_attention_args){.out = rest,
-                                                  .q = c->q,
-                                                  .k = {s->rest_k, s->o.dtype, cols},
-                                                  .v = {s->rest_v, s->o.dtype, cols},
-                                                  .lq = c->lq,
-                                                  .lk = s->z.nk,
-                                                  .heads = s->o.heads,
-                                                  .head_dim = s->o.head_dim,
-                                                  .scale = (float)(1 / sqrt((double)s->o.head_dim)),
-                                                  .plan = &s->rest.kernel,
-                                                  .lse = s->rest_lse}));
-    LT_TRY(lt_merge(s->dev, &(lt_merge_args){.out = out,
-                                             .x = rest,
-                                             .lse = s->lse,
-                                             .x_lse = s->rest_lse,
-                                             .rows = c->lq,
-                                             .heads = s->o.heads,
-                                             .head_dim = s->o.head_dim}));
+    LT_TRY(s->z.centroid ? lti_add_means(s, c, out) : lti_add_missing(s, c, out));
     s->stats.seconds += now() - start;
     return LT_OK;
 }

@@ -1,5 +1,5 @@
 /* sparse_internal.h: what the files of the planner share: sparse.c (making, planning, counting), sparse_lists.c (lists to the device),
- * sparse_online.c (what is chosen by looking at queries and keys).
+ * sparse_online.c (what is chosen by looking at queries and keys), sparse_rest.c (what stands in for the rest).
  */
 #ifndef LTI_ATTENTION_SPARSE_INTERNAL_H
 #define LTI_ATTENTION_SPARSE_INTERNAL_H
@@ -23,6 +23,7 @@ typedef struct lti_lists {
 /* What a layer read last. */
 typedef struct lti_layer {
     bool made;
+    int32_t age; /* calls since the one that read all keys, where some do */
     /* of the last call: less means that a draw has begun again, which must not know of the one before */
     double progress;
     uint64_t seen; /* which frames there were */
@@ -33,7 +34,8 @@ typedef struct lti_layer {
 
 typedef struct lti_sizes {
     int32_t frame, rows, per_frame, nq, groups, nk, nkeys, most, words;
-    bool tiled, cached, choose, profile, centroid, heads; /* heads: a list of its own for each */
+    bool tiled, cached, choose, profile, centroid, refresh;
+    bool heads; /* a list of its own for each */
 } lti_sizes;
 
 struct lt_sparse {
@@ -50,6 +52,7 @@ struct lt_sparse {
     lti_lists lists, rest, samples;
     lt_windows windows; /* of sta, where they come from a file */
     bool planned;       /* the last call was sparse */
+    bool fresh;         /* or dense, to see what its list leaves out */
     uint64_t built;     /* frames for which `lists` are, where they depend on nothing else */
     int32_t *group_of_head;
     lti_layer *layer; /* [layers * samples] */
@@ -59,6 +62,8 @@ struct lt_sparse {
     int32_t *off_q, *off_k;
     float *mean_q, *mean_k, *score, *lse, *rest_lse;
     void *rest_k, *rest_v, *rest_out, *sample_q;
+    void *missing; /* [layers * samples][tokens]: output with all keys, less that with the list */
+    float *minus_one; /* a row */
     float *sample_out, *search_out;
     lt_sparse_stats stats;
 };
@@ -81,8 +86,16 @@ LT_MUST_USE lt_status lti_search_begin(lt_window_search *s, const lt_sparse *p);
 LT_MUST_USE lt_status lti_search_call(lt_sparse *p, const lt_sparse_call *c, lti_scene *sc,
                                       lt_mat dense);
 
+/* sparse_rest.c: a matrix [tokens] of all heads; what joins the output of a call. Where the call was fresh, lti_add_missing sees what its
+ * list has left out instead: `out` is of all keys then, rest_out of the list. */
+lt_mat lti_whole(const lt_sparse *s, void *data);
+LT_MUST_USE lt_status lti_upload_minus_one(lt_sparse *s);
+LT_MUST_USE lt_status lti_add_means(lt_sparse *s, const lt_sparse_call *c, lt_mat out);
+LT_MUST_USE lt_status lti_add_missing(lt_sparse *s, const lt_sparse_call *c, lt_mat out);
+
 /* sparse_online.c */
 LT_MUST_USE lt_status lti_profile(lt_sparse *s, const lti_scene *sc, const lt_sparse_call *c);
-LT_MUST_USE lt_status lti_choose(lt_sparse *s, lti_scene *sc, const lt_sparse_call *c);
+/* again: the layer's list is of this draw and these frames. */
+LT_MUST_USE lt_status lti_choose(lt_sparse *s, lti_scene *sc, const lt_sparse_call *c, bool again);
 
 #endif

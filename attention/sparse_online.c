@@ -171,25 +171,21 @@ static lt_status score(lt_sparse *s, const lti_scene *sc)
     return lt_dev_download(s->dev, s->host, s->score, n * sizeof(float));
 }
 
-lt_status lti_choose(lt_sparse *s, lti_scene *sc, const lt_sparse_call *c)
+lt_status lti_choose(lt_sparse *s, lti_scene *sc, const lt_sparse_call *c, bool again)
 {
     lti_layer *l = &s->layer[c->layer * s->o.samples + c->sample];
-    const uint64_t seen = s->built;
     float now[LTI_SKETCH] = {0};
-    LT_TRY(means(s, sc, c));
-    if (s->o.spec.drift > 0) LT_TRY(sketch_means(s, sc, now));
     sc->chosen = l->chosen;
     sc->words = s->z.words;
-    const bool again = l->made && l->seen == seen && c->progress > l->progress;
-    l->progress = c->progress;
-    if (again && s->o.spec.drift > 0 && s->o.spec.ramp == 0 &&
+    if (l->age > 0) return LT_OK; /* what it leaves out is known of this list */
+    LT_TRY(means(s, sc, c));
+    if (s->o.spec.drift > 0) LT_TRY(sketch_means(s, sc, now));
+    if (again && s->o.spec.drift > 0 && s->o.spec.ramp == 0 && !s->z.refresh &&
         change(now, l->sketch) <= s->o.spec.drift)
         return LT_OK;
     LT_TRY(score(s, sc));
     lti_topk_choose(l->chosen, sc, s->host,
                     s->host + (size_t)s->o.heads * (size_t)sc->nq * (size_t)s->z.nk);
-    l->made = true;
-    l->seen = seen;
     memcpy(l->sketch, now, sizeof now);
     s->stats.plans++;
     return LT_OK;

@@ -86,7 +86,7 @@ static double mean_difference(const uint8_t *a, const uint8_t *b)
 
 static const char *const texts[] = {
     "sta:window=3x1x1,warmup=0.25,tile=2x1x2", "svg:density=0.1,layers=0",
-    "radial:layers=0,sink=off,base=1,decay=0", "topk:keep=0.3,tile=2x1x2",
+    "radial:layers=0,sink=off,base=1,decay=0", "topk:keep=0.1,tile=2x1x2,warmup=0,refresh=9",
     "topk:p=0.5,centroid,warmup=0,tile=2x1x2", "topk:tau=0.5,warmup=0.5,drift=0.3,tile=1x2x2"};
 
 static void same_bits_however_it_is_run(void **state)

@@ -128,6 +128,9 @@ static lt_status attend_planned(const pass *p, int32_t block, int32_t s, lt_mat 
     if (sparse) LT_TRY(lt_sparse_plan(sparse, &plan, &c));
     LT_TRY(attend(p, out, q, k, v, plan ? *plan : *dense, lk, k_rope,
                   plan ? lt_sparse_lse(sparse) : NULL));
+    lt_sparse_part second;
+    if (sparse && lt_sparse_second(sparse, &second))
+        LT_TRY(attend(p, second.out, q, k, v, *second.plan, lk, k_rope, NULL));
     if (sparse) LT_TRY(lt_sparse_finish(sparse, &c, out));
     p->r->attention_seconds += lti_now() - start;
     return LT_OK;
