@@ -395,6 +395,35 @@ static void what_faults_do(void **state)
         assert_true(fabsf(z[i]) < 0.4f); /* means of nine of them */
 }
 
+/* Black and noise are broken; an object that leaves a plain wall, or comes before one, is not. */
+static void what_is_broken(void **state)
+{
+    (void)state;
+    enum { C = 4, F = 3, SIDE = 16, N = SIDE * SIDE, WALL = 0, OBJECT, BLACK, NOISE, KINDS };
+    static float z[C * F * N];
+    static lti_field f[KINDS];
+    const lti_latent shape = {z, C, F, SIDE, SIDE};
+    for (int kind = 0; kind < KINDS; kind++) {
+        uint32_t seed = 1;
+        for (int i = 0; i < C * F * N; i++) {
+            const int c = i / (F * N), y = i % N / SIDE, x = i % SIDE;
+            const bool covered = kind == OBJECT && y >= 4 && y < 9 && x >= 6 && x < 11;
+            seed = seed * 1664525u + 1013904223u;
+            z[i] = kind == BLACK   ? -1
+                   : kind == NOISE ? (float)(seed >> 8) / (float)(1 << 23) - 1
+                                   : 0.6f - 0.3f * (float)c + 0.01f * (float)(x + y);
+            if (covered) z[i] += c % 2 ? 1 : -1;
+        }
+        lti_field_take(&f[kind], &shape, 0, F);
+    }
+    assert_true(f[OBJECT].sd[0] > 3 * f[WALL].sd[0]);
+    assert_false(lti_field_broken(&f[WALL], &f[OBJECT], C));
+    assert_false(lti_field_broken(&f[OBJECT], &f[WALL], C));
+    for (int kind = WALL; kind <= OBJECT; kind++)
+        assert_true(lti_field_broken(&f[BLACK], &f[kind], C));
+    assert_true(lti_field_broken(&f[NOISE], &f[WALL], C));
+}
+
 static void fields_and_shifts(void **state)
 {
     (void)state;
@@ -490,6 +519,7 @@ int main(void)
         cmocka_unit_test(kept_frames_are_changed),
         cmocka_unit_test(faults_as_text),
         cmocka_unit_test(what_faults_do),
+        cmocka_unit_test(what_is_broken),
         cmocka_unit_test(fields_and_shifts),
         cmocka_unit_test(fields_that_bend_are_taken_off),
     };

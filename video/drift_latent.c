@@ -64,6 +64,37 @@ void lti_field_add(lti_field *mean, const lti_field *f, int32_t channels)
     }
 }
 
+/* RMS over channels of the typical tile's difference. */
+static double typical_change(const lti_field *a, const lti_field *b, int32_t channels)
+{
+    float v[LTI_LATENT_TILES];
+    for (int t = 0; t < LTI_LATENT_TILES; t++) {
+        double squares = 0;
+        for (int32_t c = 0; c < channels; c++) {
+            const double d = (double)(a->tile[c][t] - b->tile[c][t]);
+            squares += d * d;
+        }
+        v[t] = (float)sqrt(squares / channels);
+    }
+    return lti_tiles_median(v, LTI_LATENT_TILES);
+}
+
+static double rms_deviation(const lti_field *f, int32_t channels)
+{
+    double squares = 0;
+    for (int32_t c = 0; c < channels; c++)
+        squares += (double)f->sd[c] * (double)f->sd[c];
+    return sqrt(squares / channels);
+}
+
+/* An object that leaves a plain wall leaves it flat too, but most of the wall stays what it was. */
+static bool all_changed(const lti_field *now, const lti_field *before, int32_t channels)
+{
+    const double part = 0.15;
+    const double most = fmax(rms_deviation(now, channels), rms_deviation(before, channels));
+    return typical_change(now, before, channels) > part * most;
+}
+
 bool lti_field_broken(const lti_field *now, const lti_field *before, int32_t channels)
 {
     double ratio = 0;
@@ -78,7 +109,8 @@ bool lti_field_broken(const lti_field *now, const lti_field *before, int32_t cha
     }
     if (!counted) return false;
     ratio = exp(ratio / counted);
-    return ratio < 0.3 || (before->parts && ratio > 3);
+    if (!before->parts) return ratio < 0.3;
+    return (ratio < 0.3 || ratio > 3) && all_changed(now, before, channels);
 }
 
 /* ---- shifts ---- */

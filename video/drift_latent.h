@@ -43,7 +43,7 @@ double lti_shift_low(const lti_shift *s, const lti_field *ref, int32_t channels)
 void lti_shift_apply(float *z, const lti_latent *shape, int32_t first, int32_t count,
                      const lti_shift *from, const lti_shift *to);
 
-/* A latent that was a picture before and now is flat, or noise: its deviation against that of `before`. */
+/* A latent that was a picture before and now is flat, or noise: its deviation against that of `before`, where most of it has changed. */
 bool lti_field_broken(const lti_field *now, const lti_field *before, int32_t channels);
 
 LT_MUST_USE lt_status lti_field_state(lti_field *f, int32_t channels, lti_state *io);
