@@ -71,24 +71,32 @@ if e2e.ffprobe("ar_off.mp4"):  # ffmpeg is there: a picture every two seconds; a
     check(len(measured("slow.mkv").splitlines()) == 5, "no line for such a second")
 
 # The benchmark: every rollout, a page that needs nothing else.
-r = longtake("bench", "drift", "--model", e2e.MODEL, "--seconds", "15", "--seeds", "1", "--num-inference-steps", "1", "--guidance-scale",
-             "1", "--size", "32x32", "--cache", WAYS["ar"][3], "--methods", "ar extend:naive,segment=33", "--out-dir", "page", "--json",
-             "d.json", "--csv", "d.csv", "--inject", "exposure=0.2,into=frames")
+r = longtake("bench", "drift", "--model", e2e.MODEL, "--seconds", "15", "--seeds", "2", "--scenes", "still switch",
+             "--num-inference-steps", "1", "--guidance-scale", "1", "--size", "32x32", "--cache", WAYS["ar"][3], "--methods",
+             "ar extend:naive,segment=33", "--out-dir", "page", "--json", "d.json", "--csv", "d.csv", "--inject",
+             "exposure=0.2,into=frames")
 check(r.returncode == 0, "bench drift: " + r.stderr)
 if r.returncode == 0:
     j = load("d.json")
-    check(len(j["rollouts"]) == 2 * (5 + 4) + 2 and j["inject"] == "exposure=0.2,into=frames", "bench drift: rollouts")
-    check(all(0 <= x["false_actions"] <= x["actions"] and (x["false_actions"] == 0 or x["scene"] in ("darkens", "brightens", "switch"))
+    check(len(j["rollouts"]) == (3 + 2) + (2 + 2) + (3 + 2) and j["inject"] == "exposure=0.2,into=frames", "bench drift: rollouts")
+    check(all(0 <= x["false_actions"] <= x["actions"] and (x["false_actions"] == 0 or x["scene"] == "switch")
               for x in j["rollouts"]), "bench drift: false actions")
     check(all(len(x["windows"]) == 3 and bool(x["vectors"]) == (x["drift"] != "off") for x in j["rollouts"]), "bench drift: windows")
     check(all(x["change"]["holds_seconds"] in (5, 10, 15) and (x["change"]["holds_seconds"] == 15) == (x["change"]["breaks_by"] is None)
               for x in j["rollouts"]), "bench drift: how long it holds")
+    pairs = {}
+    for x in j["rollouts"]:
+        pairs.setdefault((x["way"], x["scene"], x["seed"]), {})[x["drift"]] = x
+    check(all({"off", "correct"} <= set(p) and ("watch" in p) == (k[1:] == ("still", 1)) for k, p in pairs.items()), "bench drift: pairs")
+    check(all(not p["off"]["taken_over"] or (k[2] == 2 and p["off"]["windows"] == p["correct"]["windows"]) for k, p in pairs.items()),
+          "bench drift: what was left alone is not drawn twice")
+    check({b["verdict"] for b in j["bars"]} <= {"pass", "miss", "same", "told"} and len(j["bars"]) > 20, "bench drift: bars")
     with open(path("d.csv"), newline="") as f:
         table = list(csv.reader(f))
     check(len(table) == 1 + 3 * len(j["rollouts"]) and all(len(t) == len(table[0]) for t in table), "bench drift: CSV")
     with open(path("page/drift.html")) as f:
         page = f.read()
-    check(page.count("data:image/png;base64,") == 18 and page.count("<svg") == 63 and "http" not in page and page.endswith("</html>\n"),
+    check(page.count("data:image/png;base64,") == 6 and page.count("<svg") == 21 and "http" not in page and page.endswith("</html>\n"),
           "the page is whole and asks nobody")
 
 refused(render("x.mp4", "--drift", "correct", "--mode", "clip"), 2, "drawn at once", "a clip that is corrected")
