@@ -314,10 +314,11 @@ LT_MUST_USE LT_API lt_status lt_sparse_finish(lt_sparse *s, const lt_sparse_call
 
 typedef struct lt_sparse_stats {
     int64_t calls, sparse_calls, plans; /* plans: lists made */
-    double read, all;                   /* query-key pairs, mean over heads, of all calls */
-    double sparse_read, sparse_all;     /* of those that were not dense */
-    double seconds;                     /* of planning, the stand-ins included */
-    double attention_seconds; /* of the calls and planning: whoever makes them may count */
+    /* query-key pairs, mean over heads, of all calls; a mean that stands in is a key, and a call that reads all keys and its list has both */
+    double read, all;
+    double sparse_read, sparse_all; /* of those that were not dense */
+    double seconds;                 /* of planning, the stand-ins included */
+    double attention_seconds;       /* of the calls and planning: whoever makes them may count */
 } lt_sparse_stats;
 LT_API void lt_sparse_get_stats(const lt_sparse *s, lt_sparse_stats *out);
 

@@ -370,8 +370,10 @@ static void count(lt_sparse *s, const lti_scene *sc)
 {
     const double all = (double)sc->q.frames * sc->frame * sc->nkeys * sc->frame;
     double read = 0;
-    for (int32_t h = 0; h < s->o.heads; h++)
+    for (int32_t h = 0; h < s->o.heads; h++) {
         read += s->lists.group_read[s->group_of_head[h]] / s->o.heads;
+        if (s->z.centroid) read += s->rest.group_read[s->group_of_head[h]] / s->o.heads;
+    }
     if (s->fresh) read += all;
     s->stats.sparse_calls++;
     s->stats.read += read;

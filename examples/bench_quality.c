@@ -27,7 +27,8 @@ static const struct {
 static const char floor_method[] = "topk:keep=1,warmup=0";
 static const char default_methods[] =
     "sta:window=5x3x3 svg:density=0.3 radial:decay=0.2 "
-    "topk:keep=0.3 topk:keep=0.2 topk:keep=0.1 topk:p=0.9 topk:keep=0.1,centroid";
+    "topk:keep=0.3 topk:keep=0.2 topk:keep=0.1 topk:p=0.9 topk:keep=0.1,centroid "
+    "topk:keep=0.08,refresh=5 topk:keep=0.09,refresh=9";
 
 typedef struct clip {
     double psnr, ssim, structure, flicker, flicker_dense, denoise, denoise_dense, total,

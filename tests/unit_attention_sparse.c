@@ -149,6 +149,10 @@ static void means_stand_in(void **state)
     assert_int_equal(lt_sparse_create(&s, f->dev, &o), LT_OK);
     assert_int_equal(lt_sparse_create(&without, f->dev, &dropped), LT_OK);
     float *got = attend(f->dev, s, &d.call), *less = attend(f->dev, without, &d.call);
+    lt_sparse_stats st[2];
+    lt_sparse_get_stats(s, &st[0]);
+    lt_sparse_get_stats(without, &st[1]); /* two of 18 boxes: 16 keys more for every query */
+    assert_true(fabs(st[0].read - st[1].read - 16.0 * (double)n) < 1e-6 * (double)n);
     assert_true(far_apart(got, want, n * DIM) < 2e-6);
     assert_true(far_apart(less, want, n * DIM) > 0.1);
     free(less);
