@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const double most_exposure = 0.1, most_distance = 3, most_lost = 0.05, least_motion = 0.8;
+static const double next_to_nothing = 0.25; /* of the bounds: less than the monitor calls drift */
 static const double most_light_changed = 0.1, most_false = 1, most_cost = 0.02;
 
 /* ---- means ---- */
@@ -225,8 +226,9 @@ static void judge_better(const judge *j)
     lti_spread_end(&correct);
     lti_spread_end(&less);
     if (!off.n) return;
+    const bool quiet = off.most < next_to_nothing && correct.most < next_to_nothing;
     tell(j, j->like->scene->name, "nearer to its beginning than without, in parts of the bounds",
-         left == off.n ? "same" : word(less.mean > 0),
+         left == off.n || quiet ? "same" : word(less.mean > 0),
          "%.2f +- %.2f, off %.2f +- %.2f, less by %.2f +- %.2f; nearer %d, same %d of %d seeds",
          correct.mean, correct.sd, off.mean, off.sd, less.mean, less.sd, better, left, off.n);
 }

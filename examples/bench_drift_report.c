@@ -314,8 +314,9 @@ static lt_status write_page(lt_ctx *ctx, const lti_rollouts *all, const char *di
             "false when it begins within those seconds of a prompt that asks for a change, "
             "since that is wanted; later the same scene can drift as any other. Cost is "
             "measuring and correcting over the whole time. In the first table, exposure and "
-            "colour pass when every seed does, the rest by means; same: nothing was done, so "
-            "nothing differs; told: no bound is asked.",
+            "colour pass when every seed does, the rest by means; same: nothing was done, or "
+            "off and corrected both stay within a quarter of the bounds, which is no drift; "
+            "told: no bound is asked.",
             all->seconds, LTI_DRIFT_WINDOW, LTI_DRIFT_ASKED);
     if (all->inject) {
         fputs(" Fault put in: <code>", f);

@@ -132,6 +132,11 @@ static void bars_are_judged(void **state)
     verdict_is(&all, "than without", "same");
     r[1].frames_hash.value++;
     verdict_is(&all, "than without", "miss"); /* no nearer */
+    free(r[0].window);
+    free(r[1].window);
+    r[0] = rollout(LT_DRIFT_OFF, 1, 0.02, 0);
+    r[1] = rollout(LT_DRIFT_CORRECT, 1, 0.03, 0);
+    verdict_is(&all, "than without", "same"); /* it did not drift */
     for (size_t i = 0; i < LT_COUNT(r); i++)
         free(r[i].window);
 }
