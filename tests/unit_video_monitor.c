@@ -419,6 +419,9 @@ static void what_is_broken(void **state)
     assert_true(f[OBJECT].sd[0] > 3 * f[WALL].sd[0]);
     assert_false(lti_field_broken(&f[WALL], &f[OBJECT], C));
     assert_false(lti_field_broken(&f[OBJECT], &f[WALL], C));
+    for (int t = 0; t < LTI_LATENT_TILES; t++)
+        f[OBJECT].tile[0][t] += 0.1f; /* it was corrected, and what comes is not yet */
+    assert_false(lti_field_broken(&f[WALL], &f[OBJECT], C));
     for (int kind = WALL; kind <= OBJECT; kind++)
         assert_true(lti_field_broken(&f[BLACK], &f[kind], C));
     assert_true(lti_field_broken(&f[NOISE], &f[WALL], C));

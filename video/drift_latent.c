@@ -87,12 +87,13 @@ static double rms_deviation(const lti_field *f, int32_t channels)
     return sqrt(squares / channels);
 }
 
-/* An object that leaves a plain wall leaves it flat too, but most of the wall stays what it was. */
+/* An object that leaves a plain wall leaves it flat too, but most of the wall stays what it was, but for what drift and corrections do. */
 static bool all_changed(const lti_field *now, const lti_field *before, int32_t channels)
 {
-    const double part = 0.15;
-    const double most = fmax(rms_deviation(now, channels), rms_deviation(before, channels));
-    return typical_change(now, before, channels) > part * most;
+    static const lti_field nothing;
+    const double spread = fmax(rms_deviation(now, channels), rms_deviation(before, channels));
+    const double size = typical_change(before, &nothing, channels);
+    return typical_change(now, before, channels) > fmax(0.15 * spread, 0.25 * size);
 }
 
 bool lti_field_broken(const lti_field *now, const lti_field *before, int32_t channels)
