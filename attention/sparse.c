@@ -5,16 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { TILE_TOKENS = 120, TILE_ROWS = 126, TILE_FRAMES = 4, BASE = 128 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- sizes ---- */
 
@@ -421,7 +413,7 @@ static lt_status make_plan(lt_sparse *s, const lt_sparse_call *c)
 
 lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **plan, const lt_sparse_call *c)
 {
-    const double start = now();
+    const double start = lti_now();
     *plan = NULL;
     s->planned = false;
     s->stats.calls++;
@@ -437,7 +429,7 @@ lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **plan, const lt_spars
     LT_TRY(make_plan(s, c));
     if (!s->fresh) *plan = &s->lists.kernel;
     s->planned = true;
-    s->stats.seconds += now() - start;
+    s->stats.seconds += lti_now() - start;
     return LT_OK;
 }
 
@@ -465,9 +457,9 @@ lt_status lt_sparse_finish(lt_sparse *s, const lt_sparse_call *c, lt_mat out)
 {
     if (s->o.spec.search) return compare_windows(s, c, out);
     if ((!s->z.centroid && !s->z.refresh) || !s->planned) return LT_OK;
-    const double start = now();
+    const double start = lti_now();
     LT_TRY(s->z.centroid ? lti_add_means(s, c, out) : lti_add_missing(s, c, out));
-    s->stats.seconds += now() - start;
+    s->stats.seconds += lti_now() - start;
     return LT_OK;
 }
 

@@ -13,7 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { HEAD_DIM = 128, MAX_REPEAT = 100 };
 
@@ -44,13 +43,6 @@ typedef struct figures {
     double density, seconds, dense_seconds, planning, speedup, speedup_low, share, recall, recall5,
         error;
 } figures;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int by_float(const void *a, const void *b)
 {
@@ -192,12 +184,12 @@ static lt_status time_method(bench *b, lt_sparse *s, figures *f)
     LT_TRY(get_result(b, b->out, b->lse, lt_sparse_order(s)));
     lt_sparse_get_stats(s, &before);
     for (int32_t i = 0; i < b->repeat; i++) {
-        double t = now();
+        double t = lti_now();
         LT_TRY(attend(b, lt_plan_kernel(b->dense), NULL));
-        dense[i] = now() - t;
-        t = now();
+        dense[i] = lti_now() - t;
+        t = lti_now();
         LT_TRY(run_sparse(b, s));
-        sparse[i] = now() - t;
+        sparse[i] = lti_now() - t;
         ratio[i] = dense[i] / sparse[i];
     }
     lt_sparse_get_stats(s, &after);

@@ -83,6 +83,8 @@ LT_API const char *lt_error(const lt_ctx *ctx);
 LT_API lt_status lti_fail(lt_ctx *ctx, lt_status s, const char *fmt, ...) LT_PRINTF(3, 4);
 /* Puts "fmt: " before the present message and returns `s`: how a caller adds what it was doing. */
 LT_API lt_status lti_within(lt_ctx *ctx, lt_status s, const char *fmt, ...) LT_PRINTF(3, 4);
+/* Seconds of a clock that only goes on. Any thread. */
+LT_API double lti_now(void);
 /* Bytes of the character that the terminated `text` begins with; 0 when it is not UTF-8, or at its end. Any thread. */
 LT_API size_t lti_utf8_character(const char *text);
 LT_API void lti_log(lt_ctx *ctx, lt_log_level level, const char *fmt, ...) LT_PRINTF(3, 4);

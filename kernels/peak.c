@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -131,28 +130,21 @@ static void task_stream(void *arg, int64_t task, int thread)
 #endif
 }
 
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
-}
-
 /* The mean rate over ms milliseconds, at least one run; the first run wakes the workers and is not counted. */
 static double mean_rate(lt_dev *dev, lti_task_fn *fn, run *r, double work, int ms, double *best)
 {
     const int threads = lt_dev_threads(dev);
     lti_parallel(dev, threads, fn, r);
-    const double begun = now_ns();
+    const double begun = lti_now();
     double last = begun, done = 0;
     do {
         lti_parallel(dev, threads, fn, r);
-        const double end = now_ns(), rate = 1e9 * work * threads / (end - last);
+        const double end = lti_now(), rate = work * threads / (end - last);
         if (best && rate > *best) *best = rate;
         done += work * threads;
         last = end;
-    } while (last - begun < 1e6 * ms);
-    return 1e9 * done / (last - begun);
+    } while (last - begun < 1e-3 * ms);
+    return done / (last - begun);
 }
 
 static double fma_rate(lt_dev *dev, run *r, int ms, double *best)
@@ -204,11 +196,11 @@ double lt_peak_seconds(lt_dev *dev, int64_t runs)
 {
 #if defined(__x86_64__)
     run r = {0};
-    const double begun = now_ns();
+    const double begun = lti_now();
     if (!__builtin_cpu_supports("fma")) return 0;
     for (int64_t i = 0; i < runs; i++)
         lti_parallel(dev, lt_dev_threads(dev), task_fma, &r);
-    return 1e-9 * (now_ns() - begun);
+    return 1e-9 * (lti_now() - begun);
 #else
     (void)dev;
     (void)runs;

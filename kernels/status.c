@@ -1,10 +1,11 @@
-/* status.c: names and sizes of statuses and types, checked sizes, the context with its message and log. */
+/* status.c: names and sizes of statuses and types, checked sizes, the clock, the context with its message and log. */
 #include "kernels/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MESSAGE_BYTES = 1024 };
 
@@ -59,6 +60,13 @@ void lt_ctx_destroy(lt_ctx **ctx)
 const char *lt_error(const lt_ctx *ctx)
 {
     return ctx ? ctx->message : "";
+}
+
+double lti_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 size_t lti_utf8_character(const char *text)

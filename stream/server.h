@@ -448,8 +448,6 @@ bool lti_origin_allowed(const char *origin, const char *host, const char *allowe
 /* Whether `host` (with or without port) means this machine itself. */
 bool lti_host_is_loopback(const char *host);
 
-double lti_now(void); /* monotonic, seconds */
-
 /* ---- conn.c: one websocket's side of the protocol, without the socket; conn_media.c: what it is sent ---- */
 
 typedef struct lti_conn lti_conn;

@@ -6,16 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { CLEAR_BYTES = 8 << 20, MIN_RUNS = 5 };
 static const double MIN_NS = 4e8, MAX_NS = 4e9, MIN_BYTES = 4e6, MIN_FLOPS = 5e7;
 
 double lt_now_ns(void)
 {
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return 1e9 * (double)ts.tv_sec + (double)ts.tv_nsec;
+    return 1e9 * lti_now();
 }
 
 static void clear_one(void *arg, int64_t task, int thread)

@@ -2,7 +2,6 @@
  * again under another prompt are those of a rollout that had it from the beginning, as far as it can be; a renewal that is cut short. */
 #include "tests/sorted.h"
 #include "tests/tiny_model.h"
-#include "video/clock.h"
 #include "video/model_internal.h"
 #include "video/rollout_internal.h"
 

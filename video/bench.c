@@ -1,5 +1,4 @@
 /* bench.c: one network alone, timed, with its operations counted. */
-#include "video/clock.h"
 #include "video/dit.h"
 
 #include <stdlib.h>

@@ -5,7 +5,6 @@
  *   a few rows at a time: norm(x) modulated ─► up, GELU ─► x += gate * down(..)
  *
  * Nothing of size [N, F] exists, and the three parts of a block use the same scratch one after the other. */
-#include "video/clock.h"
 #include "video/dit_internal.h"
 
 #include <math.h>

@@ -4,7 +4,6 @@
 #ifndef LTI_VIDEO_SESSION_INTERNAL_H
 #define LTI_VIDEO_SESSION_INTERNAL_H
 
-#include "video/clock.h"
 #include "video/extend.h"
 #include "video/model_internal.h"
 #include "video/prompts.h"
