@@ -72,7 +72,7 @@ static bool on_off(word w, bool *out)
     return *out || lti_word_is(w, "off");
 }
 
-/* The three ways of counting exclude each other; the last one holds. */
+/* The three ways of counting exclude each other; a default gives way. */
 static bool amount(lt_sparse_spec *s, word w, double high, double *out)
 {
     s->keep = s->mass = s->tau = 0;
@@ -87,11 +87,27 @@ static bool path(word w, char out[LT_SPARSE_FILE])
     return true;
 }
 
-static const char *const key_forms =
-    "warmup, density, keep, ramp and p take 0..1, decay up to 4, "
-    "tau up to 10, tile FxHxW, window odd FxHxW, layers, rows "
-    "and base a number, refresh one from 2, sink on or off, file a path, centroid "
-    "nothing";
+/* What each key takes. */
+static const struct {
+    const char *name, *takes;
+    bool amount; /* how much is read: one of these */
+} forms[] = {{"warmup", "0 to 1", false},
+             {"layers", "a number, 0 to 4096", false},
+             {"refresh", "a number, 2 to 4096", false},
+             {"tile", "FxHxW, each 1 to 4096", false},
+             {"window", "FxHxW, odd, each 1 to 4095", false},
+             {"rows", "a number, 1 to 4096", false},
+             {"density", "more than 0, up to 1", false},
+             {"decay", "0 to 4", false},
+             {"base", "a number, 1 to 1048576", false},
+             {"sink", "on or off", false},
+             {"keep", "more than 0, up to 1", true},
+             {"p", "more than 0, up to 1", true},
+             {"tau", "more than 0, up to 10", true},
+             {"ramp", "0 to 1", false},
+             {"file", "a path", false},
+             {"drift", "0 to 100", false},
+             {"centroid", "nothing behind it", false}};
 
 static bool set_key(lt_sparse_spec *s, word key, word v)
 {
@@ -122,18 +138,40 @@ static bool takes(const lti_method *m, word key)
     return false;
 }
 
-static lt_status parse_item(lt_sparse_spec *out, lt_ctx *ctx, const lti_method *m, word item)
+/* A key is given once, and one of those that say how much is read. `seen`: a bit for each that was. */
+static lt_status take_once(lt_ctx *ctx, word key, uint32_t *seen, size_t *form)
+{
+    size_t i = 0;
+    while (i + 1 < LT_COUNT(forms) && !lti_word_is(key, forms[i].name))
+        i++;
+    *form = i;
+    for (size_t k = 0; k < LT_COUNT(forms); k++) {
+        if (!(*seen >> k & 1)) continue;
+        if (k == i)
+            return lti_fail(ctx, LT_ERR_ARG, "attention: \"%s\" is given twice", forms[i].name);
+        if (forms[k].amount && forms[i].amount)
+            return lti_fail(ctx, LT_ERR_ARG, "attention: \"%s\" and \"%s\": give one of the two",
+                            forms[k].name, forms[i].name);
+    }
+    *seen |= (uint32_t)1 << i;
+    return LT_OK;
+}
+
+static lt_status parse_item(lt_sparse_spec *out, lt_ctx *ctx, const lti_method *m, word item,
+                            uint32_t *seen)
 {
     const char *eq = memchr(item.text, '=', item.len);
     const word key = {item.text, eq ? (size_t)(eq - item.text) : item.len};
     const word value = {eq ? eq + 1 : "", eq ? item.len - key.len - 1 : 0};
     const int shown = (int)(item.len > 80 ? 80 : item.len);
+    size_t form;
     if (!takes(m, key))
         return lti_fail(ctx, LT_ERR_ARG, "attention: %s takes no \"%.*s\"; it takes%s", m->name,
                         shown, item.text, m->keys[1] ? m->keys : " no keys");
+    LT_TRY(take_once(ctx, key, seen, &form));
     if (!set_key(out, key, value))
-        return lti_fail(ctx, LT_ERR_ARG, "attention: \"%.*s\" cannot be: %s", shown, item.text,
-                        key_forms);
+        return lti_fail(ctx, LT_ERR_ARG, "attention: \"%.*s\" cannot be: %s takes %s", shown,
+                        item.text, forms[form].name, forms[form].takes);
     return LT_OK;
 }
 
@@ -158,10 +196,11 @@ lt_status lt_sparse_parse(lt_sparse_spec *out, lt_ctx *ctx, const char *text)
     if (!lti_method_at(i)) return unknown_method(ctx, name);
     *out = methods[i].defaults;
     out->method = i;
+    uint32_t seen = 0;
     for (const char *at = text + name.len; *at;) {
         at++; /* ':' before the first, ',' before the others */
         const word item = {at, strcspn(at, ",")};
-        LT_TRY(parse_item(out, ctx, &methods[i], item));
+        LT_TRY(parse_item(out, ctx, &methods[i], item, &seen));
         at += item.len;
     }
     return lt_sparse_check(ctx, out);
@@ -178,25 +217,38 @@ static bool all_in(const int32_t side[3], int32_t low, int32_t high)
            in_range(side[2], low, high);
 }
 
+/* What is right alone and not together. */
+static lt_status check_together(lt_ctx *ctx, const lt_sparse_spec *s)
+{
+    if (s->refresh > 0 && s->centroid)
+        return lti_fail(ctx, LT_ERR_ARG, "attention: refresh=%d and centroid: give one of the two",
+                        s->refresh);
+    if (s->ramp > 0 && !(s->keep > 0))
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "attention: ramp=%g falls to keep=, not to p= or tau=", s->ramp);
+    if (s->ramp > 0 && s->ramp < s->keep)
+        return lti_fail(ctx, LT_ERR_ARG, "attention: ramp=%g is less than the keep=%g it falls to",
+                        s->ramp, s->keep);
+    return LT_OK;
+}
+
 lt_status lt_sparse_check(lt_ctx *ctx, const lt_sparse_spec *s)
 {
     const lti_method *m = lti_method_at(s->method);
     if (!m) return lti_fail(ctx, LT_ERR_ARG, "attention: no method %d", s->method);
     if (!m->list) return LT_OK;
+    LT_TRY(check_together(ctx, s));
     const bool counts = (s->keep > 0) + (s->mass > 0) + (s->tau > 0) == 1;
     const bool whole = in_range(s->layers, 0, MOST_LAYERS) && in_range(s->rows, 0, MOST_ROWS) &&
                        in_range(s->base, 0, MOST_BASE);
     const bool good = whole && (all_in(s->tile, 0, 0) || all_in(s->tile, 1, LTI_MOST_SIDE)) &&
                       s->warmup >= 0 && s->warmup <= 1 && s->drift >= 0 && s->decay >= 0 &&
                       s->ramp <= 1 && (m->list != lti_list_topk || counts) &&
-                      !(s->refresh > 0 && s->centroid) &&
-                      (s->refresh == 0 || in_range(s->refresh, 2, MOST_REFRESH)) &&
-                      (s->ramp == 0 || (s->keep > 0 && s->ramp >= s->keep)) &&
+                      (s->refresh == 0 || in_range(s->refresh, 2, MOST_REFRESH)) && s->ramp >= 0 &&
                       (m->list != lti_list_sta || lti_odd_box(s->window)) &&
                       (m->list != lti_list_svg || (s->density > 0 && s->density <= 1));
     if (!good)
-        return lti_fail(ctx, LT_ERR_ARG, "attention: parameters of %s are out of range: %s",
-                        m->name, key_forms);
+        return lti_fail(ctx, LT_ERR_ARG, "attention: parameters of %s are out of range", m->name);
     return LT_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "attention/attention.h"
 #include "attention/words.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,12 +70,12 @@ lt_status lt_windows_read(lt_windows *out, lt_ctx *ctx, const char *path)
 {
     *out = (lt_windows){0};
     FILE *f = fopen(path, "rbe");
-    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be read", path);
+    if (!f) return lti_fail(ctx, LT_ERR_IO, "%s cannot be read: %s", path, strerror(errno));
     char *text = malloc(MOST_BYTES + 1);
     const size_t n = text ? fread(text, 1, MOST_BYTES + 1, f) : 0;
-    const bool bad = ferror(f) != 0;
+    const int bad = ferror(f) ? errno : 0;
     lt_status s = !text ? lti_fail(ctx, LT_ERR_MEM, "%s: no memory to read it", path)
-                  : bad ? lti_fail(ctx, LT_ERR_IO, "%s cannot be read", path)
+                  : bad ? lti_fail(ctx, LT_ERR_IO, "%s cannot be read: %s", path, strerror(bad))
                   : n > MOST_BYTES
                       ? lti_fail(ctx, LT_ERR_FORMAT, "%s: more than %d bytes", path, MOST_BYTES)
                       : LT_OK;
