@@ -161,7 +161,7 @@ typedef struct spread {
     double mean, error; /* standard error of the mean */
 } spread;
 
-/* Of a field of all clips, divided by another one where there is one. */
+/* Of a field of all clips, divided by another one where there is one (of nothing, as flicker of one frame: 1, the same). */
 static spread over(const clip *c, int n, size_t field, size_t by)
 {
     spread s = {0};
@@ -170,7 +170,7 @@ static spread over(const clip *c, int n, size_t field, size_t by)
         double v, d = 1;
         memcpy(&v, (const char *)&c[i] + field, sizeof v);
         if (by) memcpy(&d, (const char *)&c[i] + by, sizeof d);
-        v /= d;
+        v = d > 0 ? v / d : 1;
         s.mean += v / n;
         squares += v * v / n;
     }

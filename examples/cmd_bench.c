@@ -48,6 +48,22 @@ static lt_status bench(lt_ctx *ctx, const lti_settings *set, uint32_t command,
     return set->search ? lti_bench_search(ctx, set, interrupt) : lti_bench_attention(ctx, set);
 }
 
+/* One call after the other, nothing kept before the end: Ctrl-C simply ends it. */
+static bool only_calls(const lti_settings *set, uint32_t command)
+{
+    return command == LTI_BENCH_ATTENTION && !set->search;
+}
+
+/* What is known to be wrong before minutes of renders. */
+static lt_status check_early(lt_ctx *ctx, const lti_settings *set, uint32_t command)
+{
+    if (set->json_file) LT_TRY(lti_json_check(ctx, set->json_file, true));
+    if (set->csv) LT_TRY(lti_json_check(ctx, set->csv, true));
+    if (set->methods && (only_calls(set, command) || command == LTI_BENCH_QUALITY))
+        return lti_settings_methods(ctx, set->methods);
+    return LT_OK;
+}
+
 static lt_status check_words(lt_ctx *ctx, const lti_positional *pos)
 {
     if (pos->count != 1)
@@ -73,7 +89,8 @@ int lti_cmd_bench(lt_ctx *ctx, int argc, char **argv)
         command = command_of(pos.text[0]);
         s = lti_begin(ctx, command, usage, &set, &pos, &done, argc, argv);
     }
-    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx);
+    if (s == LT_OK && !done) s = check_early(ctx, &set, command);
+    if (s == LT_OK && !done && !only_calls(&set, command)) s = lti_interrupt_start(&interrupt, ctx);
     if (s == LT_OK && !done) s = bench(ctx, &set, command, interrupt);
     lti_interrupt_stop(&interrupt);
     return lti_exit(ctx, s);

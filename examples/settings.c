@@ -207,7 +207,7 @@ const char *lti_isa_word(const lti_settings *s)
     return names[s->isa];
 }
 
-static lt_status check_attention(lt_ctx *ctx, const char *text)
+static lt_status check_attention(lt_ctx *ctx, const char *text, const char *option)
 {
     lt_sparse_spec spec;
     lt_status s = lt_sparse_parse(&spec, ctx, text);
@@ -216,7 +216,18 @@ static lt_status check_attention(lt_ctx *ctx, const char *text)
         s = lt_windows_read(&w, ctx, spec.file);
         lt_windows_destroy(&w);
     }
-    return s < 0 ? lti_within(ctx, s, "--attention") : LT_OK;
+    return s < 0 ? lti_within(ctx, s, "%s", option) : LT_OK;
+}
+
+lt_status lti_settings_methods(lt_ctx *ctx, const char *list)
+{
+    char text[2048];
+    if (strlen(list) >= sizeof text)
+        return lti_fail(ctx, LT_ERR_ARG, "--methods: more than %zu bytes", sizeof text - 1);
+    strcpy(text, list);
+    for (char *save, *at = strtok_r(text, " ", &save); at; at = strtok_r(NULL, " ", &save))
+        LT_TRY(check_attention(ctx, at, "--methods"));
+    return LT_OK;
 }
 
 lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
@@ -232,5 +243,5 @@ lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
     if (s->num_frames && s->seconds > 0)
         return lti_fail(ctx, LT_ERR_ARG, "--seconds %g and --num-frames %d: give one of the two",
                         s->seconds, s->num_frames);
-    return check_attention(ctx, s->attention);
+    return check_attention(ctx, s->attention, "--attention");
 }

@@ -64,5 +64,7 @@ const char *lti_isa_word(const lti_settings *s);
 
 /* What the command line can say but this build cannot do. Errors: LT_ERR_UNSUPPORTED, LT_ERR_ARG. */
 LT_MUST_USE lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s);
+/* Texts of --attention with spaces between, and the files that they name. */
+LT_MUST_USE lt_status lti_settings_methods(lt_ctx *ctx, const char *list);
 
 #endif

@@ -59,6 +59,19 @@ check(page.count("data:image/png;base64,") == 3 and page.count("<svg") == 3 and 
       "the page is whole and asks nobody")
 check(sorted(os.listdir(path("page"))) == ["quality.html", "strip00.png", "strip01.png", "strip02.png"], "files of the page")
 
+# A clip of one frame does not flicker; that is a number too. What is wrong is said before anything is drawn.
+r = longtake("bench", "quality", "--model", e2e.MODEL, "--seeds", "1", "--num-inference-steps", "1", "--num-frames", "1", "--size", "64x64",
+             "--json", "still.json", "--methods", "dense")
+check(r.returncode == 0, "bench quality of a frame: " + r.stderr)
+with open(path("still.json")) as f:
+    check(all(m["flicker_to_dense"]["mean"] == 1 for m in json.load(f)["methods"]), "flicker of a frame")
+for what, option, value, status, text in (("attention", "--csv", "no/x.csv", 1, "no/x.csv.part"), ("quality", "--json", "no/x.json", 1, "no/x.json.part"),
+                                          ("attention", "--methods", "topk sta:file=no.txt", 1, "--methods: no.txt cannot be read: No such file"),
+                                          ("quality", "--methods", "topk svg:x=1", 2, "--methods: attention: svg takes no")):
+    r = longtake("bench", what, option, value)
+    e2e.refused(r, status, text, "bench %s %s" % (what, option))
+    check(not r.stdout, "bench %s %s: known before the first line: %r" % (what, option, r.stdout))
+
 # Block after block as well: the noise floor is near dense there too.
 r = longtake("bench", "quality", "--model", e2e.MODEL, "--mode", "ar", "--seeds", "1", "--num-inference-steps", "1", "--num-frames", "13", "--size",
              "64x64", "--json", "ar.json", "--methods", "topk:keep=0.2,tile=1x2x2,warmup=0")
