@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_METHODS = 32, MAX_CLIPS = 256, STRIP = 5 };
+enum { MAX_METHODS = 32, MAX_CLIPS = 256, STRIP = 5, LEAST_SIDE = 24 /* of lti_structure */ };
 
 /* Of the world of the embedded model, so that what is seen can be checked by program. */
 static const struct {
@@ -122,7 +122,7 @@ static lt_status measure(bench *b, int i, const char *attention, clip *c)
     if (!lti_ssim(&c->ssim, b->video, b->dense[i], b->o.num_frames, b->o.height, b->o.width) ||
         !lti_structure(&c->structure, b->video, b->dense[i], b->o.num_frames, b->o.height,
                        b->o.width))
-        return lti_fail(b->ctx, LT_ERR_MEM, "no memory, or a picture too small, to compare");
+        return lti_fail(b->ctx, LT_ERR_MEM, "no memory to compare videos");
     c->flicker = lti_flicker(b->video, b->o.num_frames, b->frame_bytes);
     c->flicker_dense = lti_flicker(b->dense[i], b->o.num_frames, b->frame_bytes);
     c->denoise = r.denoise_seconds;
@@ -386,6 +386,10 @@ static lt_status prepare(bench *b, const lt_model_info *info)
     b->o.progress = watch;
     b->o.progress_user = b;
     LT_TRY(lt_session_validate(b->ctx, info, &b->o));
+    if (b->o.width < LEAST_SIDE || b->o.height < LEAST_SIDE)
+        return lti_fail(b->ctx, LT_ERR_ARG,
+                        "--size: %dx%d: sides to compare have %d pixels at least", b->o.width,
+                        b->o.height, LEAST_SIDE);
     b->seeds = set->seeds;
     b->clips = b->seeds * (int)LT_COUNT(prompts);
     b->frame_bytes = (size_t)b->o.width * (size_t)b->o.height * 3;

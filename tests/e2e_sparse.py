@@ -121,6 +121,6 @@ for what, known in (("drift", True), ("speed", True), ("attention", False)):
 
 for args, text in ((("bench", "attention", "--size", "60x64"), "multiples of 16"),
                    (("bench", "attention", "--methods", "top"), "'top'"), (("bench", "quality", "--methods", "svg:x=1"), "x=1"),
-                   (("bench", "quantity"), "quantity")):
+                   (("bench", "quality", "--model", e2e.MODEL, "--size", "16x16"), "--size: 16x16"), (("bench", "quantity"), "quantity")):
     e2e.refused(longtake(*args), 2, text, " ".join(args))
 e2e.finish()
