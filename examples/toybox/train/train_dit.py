@@ -61,8 +61,10 @@ class Pool:
     @torch.no_grad()
     def make(self):
         n, rare = self.frames, {}
-        if n <= 1 + self.block and self.rng.random() < 0.3:  # what differs by a few pixels alone is learned last
-            rare = {"shape": "star"} if n == 1 else {"motion": str(self.rng.choice(["still", "shrink", "grow"]))}
+        if self.rng.random() < 0.3:  # what differs by a few pixels alone is learned last
+            rare = {"motion": str(self.rng.choice(["still", "spin"] if n > 1 + self.block else ["still", "still", "shrink", "grow", "spin"]))}
+            if n == 1:
+                rare = {"shape": "star"}
         s = world.sample_scene(self.rng, **rare)
         ts = np.arange(4 * n - 3) if self.first == 0 else np.arange(4 * self.first - 4, 4 * (self.first + n) - 3)
         clips = [world.render(s, ts)]
@@ -366,7 +368,7 @@ def main():
         if causal:
             levels, past = causal_levels(b, n, a.block, first)
             past = past.to(dev)
-            if not first and n > 1 + a.block and rng.random() < a.cuts:
+            if not first and n > a.block and rng.random() < a.cuts:
                 data = cut_in(data, levels, a.block, rng)
         else:
             levels = bidirectional_levels(b, n, first)
