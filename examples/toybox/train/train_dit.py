@@ -18,7 +18,7 @@ import torch.nn.functional as F
 import models
 import world
 from common import Clock, Ema, Log, Muon, load, save
-from sample import SHIFT
+from sample import SHIFT, sigmas
 from text import Tokenizer
 
 INSIDE = (3, 6, 12, 30, 90)  # where windows from inside a clip begin, in latent frames
@@ -29,11 +29,12 @@ class Pool:
     weights of the loss, where the object is [n,4,32,32] (world.shade, of the four pictures of each latent frame) and their scenes;
     the oldest are replaced."""
 
-    def __init__(self, vae, mean, std, size, seed, frames, first=0, block=3, flawed=0.0):
+    def __init__(self, vae, mean, std, size, seed, frames, first=0, block=3, flawed=0.0, own=0.0, draw=None):
         """first: number of the first of the latent frames within its clip. The closed-form encoder makes latent j from the
-        pictures 4j-3..4j alone, so a window needs no more than one (unused) picture before it."""
+        pictures 4j-3..4j alone, so a window needs no more than one (unused) picture before it. own: share of windows whose past
+        is what the model itself makes of their first frame: draw(z, scene, rng)."""
         self.vae, self.mean, self.std, self.size, self.frames, self.first = vae, mean, std, size, frames, first
-        self.block, self.flawed = block, flawed
+        self.block, self.flawed, self.own, self.draw = block, flawed, own, draw
         self.rng, self.items, self.next = np.random.default_rng(seed), [], 0
         self.queue = None
 
@@ -73,6 +74,8 @@ class Pool:
             clips.append(world.render(s, ts, world.flaws(s, self.rng, block_numbers(frame, self.block))))
         zs = (self.vae.encode(torch.from_numpy(np.stack(clips)).permute(0, 4, 1, 2, 3) * 2 - 1)[0] - self.mean) / self.std
         z, drawn = zs[0], zs[-1]
+        if self.own and self.rng.random() < self.own:
+            drawn = self.draw(z[:, -n:], s, self.rng)
         w = torch.ones(1, z.shape[1], 16, 16)
         for i, (x0, y0, x1, y1) in enumerate(world.box(s, ts)):
             if x1 > x0 and y1 > y0:
@@ -188,6 +191,26 @@ def causal_parts(n, block, tokens):
 
 
 @torch.no_grad()
+def draw_past(dit, text, ids, count, z, block, first, steps, guidance):
+    """Block after block from the first frame of z [16,n,h,w], as in use (Euler, few steps), up to the last block, which is nobody's
+    past. ids, count: the caption and no words."""
+    n = z.shape[1]
+    g = block_numbers(torch.arange(n), block)
+    ends = [int((g <= i).sum()) for i in range(int(g[-1]) + 1)]
+    area = z.shape[2] * z.shape[3] // 4
+    parts = [(slice(a * area, b * area), [slice(0, b * area)]) for a, b in zip([0] + ends, ends)]
+    ctx = dit.context(text(ids, count), count)
+    x, sig = z.clone(), sigmas(steps, SHIFT).float()
+    for k, (a, b) in enumerate(zip(ends[:-2], ends[1:-1])):
+        x[:, a:b] = torch.randn_like(x[:, a:b])
+        for now, after in zip(sig, sig[1:]):
+            t = (torch.arange(b) >= a) * 1000 * now
+            v, none = dit(x[:, :b].expand(2, -1, -1, -1, -1), t.expand(2, b), *ctx, parts[:k + 2], first)
+            x[:, a:b] += (after - now) * (none + guidance * (v - none))[:, a:b]
+    return x
+
+
+@torch.no_grad()
 def grow(dit, layers):
     """More layers, the function unchanged: every block is followed by a copy of itself whose outputs are zero."""
     while len(dit.blocks) < layers:
@@ -291,6 +314,7 @@ def main():
     p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
     p.add_argument("--cuts", type=float, default=0.25, help="share of those from the beginning of a clip with a change of prompt")
     p.add_argument("--flawed", type=float, default=0.0, help="share of clips whose past has the flaws of frames that a model drew (world.flaws)")
+    p.add_argument("--own", type=float, default=0.0, help="share of windows whose past is what the model itself drew from their first frame")
     p.add_argument("--block", type=int, default=3, help="latent frames of a block")
     p.add_argument("--decay", type=float, default=0.35, help="share of the time in which the rates fall to 0")
     p.add_argument("--threads", type=int, default=1)
@@ -299,6 +323,8 @@ def main():
     p.add_argument("--bf16", action="store_true", help="autocast and compile (for a GPU)")
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
+    if a.own and a.workers:
+        p.error("--own %g and --workers %d: what renders does not have the model" % (a.own, a.workers))
     torch.set_num_threads(a.threads)
     dev = torch.device(a.device)
     phases = [tuple(float(v) for v in ph.split(":")) for ph in a.phases.split(",")]
@@ -322,6 +348,13 @@ def main():
     big, rest = groups(dit, text, where)
     muon, opt = optimisers(a, big, rest)
     step, seen, clock, opened = 0, {}, Clock(), False
+
+    def own_past(first):
+        def draw(z, scene, rng):
+            ids, words = (v.to(dev) for v in tok([world.caption(scene, rng), ""]))
+            return draw_past(ema_dit.module, ema_text.module, ids, words, z.to(dev), a.block, first, 6, 2.0).cpu()
+        return draw
+
     if state:
         dit.load_state_dict(state["dit"]), text.load_state_dict(state["text"])
         where.load_state_dict(state["where"])
@@ -358,7 +391,7 @@ def main():
         n, b, first, causal = choose(a, step, n, b)
         if (n, first) not in pools:
             pools[n, first] = Pool(vae, mean, std, 1024 if n <= 1 + a.block else 256, (a.seed, step, n, first), n, first, a.block,
-                                   a.flawed if n > 1 else 0)
+                                   a.flawed if n > 1 else 0, a.own if n > 1 + a.block else 0, own_past(first))
             if a.workers:
                 pools[n, first].hire(max(1, a.workers // (len(INSIDE) + 2)), (a.seed, step, n, first, 1))
         pool, past = pools[n, first], None
