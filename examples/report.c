@@ -12,6 +12,8 @@ static lt_status check_target(lt_ctx *ctx, const char *path, bool overwrite)
 {
     struct stat st;
     if (lstat(path, &st)) return LT_OK; /* what else may be wrong, making the part tells */
+    if (S_ISLNK(st.st_mode))
+        return lti_fail(ctx, LT_ERR_IO, "cannot write '%s': it is a symbolic link", path);
     if (!S_ISREG(st.st_mode))
         return lti_fail(ctx, LT_ERR_IO, "'%s' is not a regular file and is not replaced", path);
     if (!overwrite)

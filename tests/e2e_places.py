@@ -54,7 +54,7 @@ for name in ("l.mp4.part", "l.json.part", "dangling.mp4", "l.json"):
     check(e2e.read("other.txt") == b"mine", "what %s leads to stays" % name)
     check(not exists("l2.mp4"), "%s is known before the work" % name)
 refused(longtake("bench", "attention", "--size", "16x16", "--num-frames", "1", "--repeat", "1", "--methods", "radial", "--csv", "l.json"), 1,
-        "l.json' is not a regular file", "a table through a link")
+        "l.json': it is a symbolic link", "a table through a link")
 check(e2e.read("other.txt") == b"mine", "what the table's link leads to stays")
 os.mkdir(path("folder.mp4"))
 refused(render("folder.mp4", "--overwrite"), 1, "folder.mp4", "a folder as the video")

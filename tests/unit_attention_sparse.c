@@ -482,7 +482,10 @@ static void refuses_specifications(void **state)
 
 static void counts_its_bytes(void **state)
 {
-    static const char *const texts[] = {"dense", "sta", "svg", "radial", "topk", "topk:centroid"};
+    static const char *const texts[] = {
+        "dense",         "sta",           "svg",           "radial",
+        "topk",          "topk:centroid", "sta:refresh=3", "radial:refresh=3",
+        "topk:refresh=3"};
     const fixture *f = *state;
     for (size_t i = 0; i < LT_COUNT(texts); i++) {
         lt_mem_stats before, after;
