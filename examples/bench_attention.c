@@ -238,10 +238,10 @@ static lt_status measure_method(bench *b, const char *text)
                            .layers = 1,
                            .samples = 1,
                            .dtype = b->dtype};
-    snprintf(f.name, sizeof f.name, "%s", text);
     LT_TRY(lt_sparse_parse(&o.spec, b->ctx, text));
+    snprintf(f.name, sizeof f.name, "%s%s", text, o.spec.refresh ? " (list)" : "");
     o.spec.warmup = o.spec.drift = 0;
-    o.spec.layers = o.spec.refresh = 0; /* a call with its list */
+    o.spec.layers = o.spec.refresh = 0; /* a call with its list: refresh is of several steps */
     if (!o.spec.method) return LT_OK;
     LT_TRY(lt_sparse_create(&s, b->dev, &o));
     lt_status st = put_data(b, lt_sparse_order(s));

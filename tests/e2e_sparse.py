@@ -119,6 +119,8 @@ e2e.refused(longtake("bench", "--seconds", "5", "attention"), 2, "--seconds", "a
 for what, known in (("drift", True), ("speed", True), ("attention", False)):
     check(("\n  --seconds " in longtake("bench", what, "--help").stdout) == known, "the help of bench " + what)
 
+r = longtake("bench", "attention", "--size", "64x64", "--num-frames", "17", "--repeat", "1", "--methods", "topk:refresh=4")
+check(r.returncode == 0 and "topk:refresh=4 (list)" in r.stdout, "one call of a method that refreshes: " + r.stdout + r.stderr)
 for args, text in ((("bench", "attention", "--size", "60x64"), "multiples of 16"),
                    (("bench", "attention", "--methods", "top"), "'top'"), (("bench", "quality", "--methods", "svg:x=1"), "x=1"),
                    (("bench", "quality", "--model", e2e.MODEL, "--size", "16x16"), "--size: 16x16"), (("bench", "quantity"), "quantity")):
