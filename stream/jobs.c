@@ -304,6 +304,7 @@ json_t *lti_job_object(lti_job *j)
     char seconds[32];
     const json_t *model = json_object_get(j->fields, "model");
     seconds_text(j, seconds, sizeof seconds);
+    const double eta = lti_sched_eta(j->srv->sched, &j->task);
     lti_jobs_lock(jobs);
     json_t *v = json_pack(
         "{s:s, s:s, s:s, s:s, s:i, s:I, s:o, s:o, s:s?, s:s, s:s, s:n}", "id", j->id, "object",
@@ -318,7 +319,7 @@ json_t *lti_job_object(lti_job *j)
                             json_pack("{s:s, s:s}", "code", j->code, "message", j->message));
     if (v && j->state == LTI_JOB_QUEUED && j->position >= 0) {
         json_object_set_new(v, "queue_position", json_integer(j->position));
-        json_object_set_new(v, "eta_seconds", json_real(fmax(0, j->eta - (lti_now() - j->eta_at))));
+        json_object_set_new(v, "eta_seconds", json_real(eta));
     }
     lti_jobs_unlock(jobs);
     static const char *const shown[] = {

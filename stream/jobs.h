@@ -95,7 +95,7 @@ typedef struct lti_job {
     int64_t completed, expires, bytes, made, disk;
     char code[32], message[256];
     double progress, progress_from; /* 0..100; where this run began */
-    double began, eta, eta_at;
+    double began;
     int32_t position, starts;
     bool submitted, gone;  /* the scheduler has it; it was deleted */
     lt_session *session;   /* for cancelling */

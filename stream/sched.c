@@ -135,6 +135,14 @@ lt_status lti_sched_room(lti_sched *s, const lti_task *t, double *wait)
     return st;
 }
 
+double lti_sched_eta(lti_sched *s, const lti_task *t)
+{
+    pthread_mutex_lock(&s->thread.lock);
+    const double seconds = eta(s, t, t->live);
+    pthread_mutex_unlock(&s->thread.lock);
+    return seconds;
+}
+
 lt_status lti_sched_submit(lti_sched *s, lti_task *t, double *wait)
 {
     t->position = -2; /* not told yet */

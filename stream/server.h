@@ -217,6 +217,8 @@ void lti_sched_destroy(lti_sched **s);
 lt_status lti_sched_submit(lti_sched *s, lti_task *t, double *eta);
 /* What lti_sched_submit would say. */
 lt_status lti_sched_room(lti_sched *s, const lti_task *t, double *eta);
+/* Seconds until a place is free for one that waits, as it looks now. */
+double lti_sched_eta(lti_sched *s, const lti_task *t);
 /* Device thread, from inside a long step of t, where its session can wait: those whose viewers would run dry get their turns. */
 void lti_sched_yield(lti_sched *s, lti_task *t);
 /* Ends a task with LT_ERR_CANCELLED at the next step, or takes it out of the queue. Any thread. */

@@ -367,20 +367,20 @@ static double left(lti_task *t)
 {
     lti_job *j = job_of(t);
     lti_jobs_lock(j->srv->jobs);
-    const double done = j->progress - j->progress_from;
-    const double s = done > 0 ? (lti_now() - j->began) * (100 - j->progress) / done
-                              : (double)j->options.num_frames / j->options.fps;
+    const double done = j->progress - j->progress_from,
+                 worked = j->began ? lti_now() - j->began : 0;
+    const double s = done > 0 ? worked * (100 - j->progress) / done
+                              : fmax((double)j->options.num_frames / j->options.fps, worked);
     lti_jobs_unlock(j->srv->jobs);
     return s;
 }
 
 static void moved(lti_task *t, int32_t position, double eta)
 {
+    (void)eta; /* told when it is asked for */
     lti_job *j = job_of(t);
     lti_jobs_lock(j->srv->jobs);
     j->position = position;
-    j->eta = eta;
-    j->eta_at = lti_now();
     const bool first = position < 0 && j->state == LTI_JOB_QUEUED;
     if (first) {
         j->state = LTI_JOB_RUNNING;
