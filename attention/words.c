@@ -16,6 +16,7 @@ bool lti_read_number(lti_word_text w, double low, double high, double *out)
     if (w.len == 0 || w.len >= sizeof copy) return false;
     memcpy(copy, w.text, w.len);
     copy[w.len] = 0;
+    if (strspn(copy, "0123456789.-eE") != w.len) return false; /* no spaces, no hexadecimal */
     *out = strtod(copy, &end);
     return *end == 0 && isfinite(*out) && *out >= low && *out <= high;
 }

@@ -550,7 +550,7 @@ int lti_cmd_batch(lt_ctx *ctx, int argc, char **argv)
     bool done;
     lti_interrupt *interrupt = NULL;
     lt_status s = lti_begin(ctx, LTI_BATCH, usage, &set, &pos, &done, argc, argv);
-    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx);
+    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx, true);
     if (s == LT_OK && !done) s = run_batch(ctx, &set, &pos, interrupt);
     lti_interrupt_stop(&interrupt);
     return lti_exit(ctx, s);

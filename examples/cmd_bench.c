@@ -90,7 +90,8 @@ int lti_cmd_bench(lt_ctx *ctx, int argc, char **argv)
         s = lti_begin(ctx, command, usage, &set, &pos, &done, argc, argv);
     }
     if (s == LT_OK && !done) s = check_early(ctx, &set, command);
-    if (s == LT_OK && !done && !only_calls(&set, command)) s = lti_interrupt_start(&interrupt, ctx);
+    if (s == LT_OK && !done && !only_calls(&set, command))
+        s = lti_interrupt_start(&interrupt, ctx, command == LTI_BENCH_DRIFT);
     if (s == LT_OK && !done) s = bench(ctx, &set, command, interrupt);
     lti_interrupt_stop(&interrupt);
     return lti_exit(ctx, s);

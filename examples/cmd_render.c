@@ -210,7 +210,7 @@ int lti_cmd_render(lt_ctx *ctx, int argc, char **argv)
     lti_interrupt *interrupt = NULL;
     lt_status s = lti_begin(ctx, LTI_RENDER, usage, &set, &pos, &done, argc, argv);
     if (s == LT_OK && !done) s = check_words(ctx, &set, &pos);
-    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx);
+    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx, true);
     if (s == LT_OK && !done) s = prepare_and_render(ctx, &set, pos.text[0], interrupt);
     lti_interrupt_stop(&interrupt);
     return lti_exit(ctx, s);

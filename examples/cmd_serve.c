@@ -122,7 +122,7 @@ int lti_cmd_serve(lt_ctx *ctx, int argc, char **argv)
     lt_status s = lti_begin(ctx, LTI_SERVE, usage, &set, &pos, &done, argc, argv);
     if (s == LT_OK && !done && pos.count)
         s = lti_fail(ctx, LT_ERR_ARG, "serve: '%.80s' is not an option", pos.text[0]);
-    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx);
+    if (s == LT_OK && !done) s = lti_interrupt_start(&interrupt, ctx, true);
     if (s == LT_OK && !done) s = serve(ctx, &set, interrupt);
     lti_interrupt_stop(&interrupt);
     return lti_exit(ctx, s);

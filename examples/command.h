@@ -25,7 +25,8 @@ LT_MUST_USE lt_status lti_begin(lt_ctx *ctx, uint32_t command, const char *usage
 /* A thread waits for SIGINT, SIGTERM and SIGHUP (those that were not ignored already: nohup) and cancels the session of the moment; a second signal ends the program at once.
  * Start it before other threads exist: they inherit the blocked signals. */
 typedef struct lti_interrupt lti_interrupt;
-LT_MUST_USE lt_status lti_interrupt_start(lti_interrupt **out, lt_ctx *ctx);
+/* keeps: whether what is done by then is kept; a line on stderr says so. */
+LT_MUST_USE lt_status lti_interrupt_start(lti_interrupt **out, lt_ctx *ctx, bool keeps);
 void lti_interrupt_stop(lti_interrupt **it);                /* accepts NULL */
 void lti_interrupt_watch(lti_interrupt *it, lt_session *s); /* NULL: none */
 /* Around making the file of the video and around closing it: a signal in between waits. Release says which video is being written,

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct lti_interrupt {
@@ -16,6 +17,7 @@ struct lti_interrupt {
     void (*call)(void *user); /* {lock} */
     void *user;               /* {lock} */
     atomic_bool seen;
+    bool keeps;
     sigset_t signals;
 };
 
@@ -49,9 +51,10 @@ static bool called(lti_interrupt *it)
 
 static void *wait_for_signals(void *arg)
 {
-    static const char text[] =
-        "\nlongtake: stopping; what is done is being kept (again to quit at once)\n";
     lti_interrupt *it = arg;
+    const char *text =
+        it->keeps ? "\nlongtake: stopping; what is done is being kept (again to quit at once)\n"
+                  : "\nlongtake: stopping (again to quit at once)\n";
     for (;;) {
         int sig;
         if (sigwait(&it->signals, &sig)) return NULL;
@@ -63,17 +66,18 @@ static void *wait_for_signals(void *arg)
             pthread_sigmask(SIG_UNBLOCK, &it->signals, NULL);
             raise(sig);
         }
-        (void)!write(STDERR_FILENO, text, sizeof text - 1); /* the terminal may be gone: SIGHUP */
+        (void)!write(STDERR_FILENO, text, strlen(text)); /* the terminal may be gone: SIGHUP */
         pthread_mutex_lock(&it->lock);
         if (it->session) lt_session_cancel(it->session);
         pthread_mutex_unlock(&it->lock);
     }
 }
 
-lt_status lti_interrupt_start(lti_interrupt **out, lt_ctx *ctx)
+lt_status lti_interrupt_start(lti_interrupt **out, lt_ctx *ctx, bool keeps)
 {
     lti_interrupt *it = *out = calloc(1, sizeof *it);
     if (!it) return lti_fail(ctx, LT_ERR_MEM, "no memory to start");
+    it->keeps = keeps;
     pthread_mutex_init(&it->lock, NULL);
     sigemptyset(&it->signals);
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};

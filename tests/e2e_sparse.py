@@ -2,6 +2,10 @@
 import csv
 import json
 import os
+import re
+import signal
+import subprocess
+import time
 
 import e2e
 from e2e import check, longtake, path, render
@@ -71,6 +75,16 @@ for what, option, value, status, text in (("attention", "--csv", "no/x.csv", 1, 
     r = longtake("bench", what, option, value)
     e2e.refused(r, status, text, "bench %s %s" % (what, option))
     check(not r.stdout, "bench %s %s: known before the first line: %r" % (what, option, r.stdout))
+
+# Stopped in the middle it keeps nothing, and does not say so.
+p = subprocess.Popen([e2e.PROGRAM, "bench", "quality", "--model", e2e.MODEL, "--num-inference-steps", "1000", "--size", "64x64"], cwd=e2e.WORK,
+                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+blocked = lambda: re.search(r"SigBlk:\s*(\w+)", e2e.read("/proc/%d/status" % p.pid).decode()).group(1)
+while int(blocked(), 16) == 0 and p.poll() is None:
+    time.sleep(0.02)
+p.send_signal(signal.SIGTERM)
+err = p.communicate(timeout=600)[1]
+check(p.returncode == 1 and "stopping (again" in err and "kept" not in err, "stopped: %d %r" % (p.returncode, err))
 
 # Block after block as well: the noise floor is near dense there too.
 r = longtake("bench", "quality", "--model", e2e.MODEL, "--mode", "ar", "--seeds", "1", "--num-inference-steps", "1", "--num-frames", "13", "--size",

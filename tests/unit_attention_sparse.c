@@ -419,6 +419,8 @@ static void refuses_texts(void **state)
         {"topk:", "topk takes no \"\""},
         {"topk:keep=0.2,", "topk takes no \"\""},
         {"topk:window=3x3x3", "topk takes no \"window=3x3x3\"; it takes warmup"},
+        {"topk:keep=0x1p-2", "\"keep=0x1p-2\" cannot be: keep takes more than 0, up to 1"},
+        {"topk:keep= 0.2", "\"keep= 0.2\" cannot be: keep takes more than 0, up to 1"},
         {"topk:keep=0", "\"keep=0\" cannot be: keep takes more than 0, up to 1"},
         {"topk:keep=0.2,drift=0,keep=0.3", "\"keep\" is given twice"},
         {"topk:centroid,centroid", "\"centroid\" is given twice"},
