@@ -61,23 +61,25 @@ def clear_adam(opt):
     opt.state.clear()
 
 
-def orthogonal(g, steps=5):
-    """Newton-Schulz iteration towards the nearest orthogonal matrices (coefficients of Jordan et al. 2024); [...,r,c]."""
+def orthogonal(g, steps=5, half=False):
+    """Newton-Schulz iteration towards the nearest orthogonal matrices (coefficients of Jordan et al. 2024); [...,r,c]. half: in
+    bfloat16."""
     x = g / (g.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     flip = x.shape[-2] > x.shape[-1]
     x = x.mT if flip else x
+    x = x.bfloat16() if half else x
     for _ in range(steps):
         a = x @ x.mT
         x = 3.4445 * x + (-4.7750 * a + 2.0315 * (a @ a)) @ x
-    return x.mT if flip else x
+    return (x.mT if flip else x).type_as(g)
 
 
 class Muon:
     """Orthogonalised momentum for matrices (convolutions as [out, rest]); step sizes on Adam's scale (update RMS 0.2 lr).
     view(tensor) -> the part of a parameter that is trained."""
 
-    def __init__(self, params, lr, view=lambda t: t, momentum=0.95):
-        self.params, self.lr, self.momentum, self.view = list(params), lr, momentum, view
+    def __init__(self, params, lr, view=lambda t: t, momentum=0.95, half=False):
+        self.params, self.lr, self.momentum, self.view, self.half = list(params), lr, momentum, view, half
         self.state = [torch.zeros_like(p) for p in self.params]
 
     @torch.no_grad()
@@ -89,7 +91,7 @@ class Muon:
                 u = self.view(p.grad.lerp(m, self.momentum)).flatten(1)
                 shapes.setdefault(u.shape, []).append((self.view(p), u))
         for shape, items in shapes.items():
-            o = orthogonal(torch.stack([u for _, u in items]))
+            o = orthogonal(torch.stack([u for _, u in items]), half=self.half)
             for (w, _), d in zip(items, o):
                 w.add_(d.view_as(w), alpha=-self.lr * 0.2 * max(shape) ** 0.5)
 

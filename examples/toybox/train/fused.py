@@ -34,6 +34,13 @@ def usable(x):
     return _lib is not None and x.device.type == "cpu" and x.dtype == torch.float32
 
 
+halves = False  # multiply in bfloat16 where it pays; the rest stays float32
+
+
+def half(x):
+    return halves and x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() >= 256 * x.shape[-1]
+
+
 def _p(t):
     return ctypes.c_void_p(t.data_ptr())
 
@@ -124,6 +131,23 @@ class Gelu(torch.autograd.Function):
         dy, dx = dy.contiguous(), torch.empty_like(x)
         _lib.gelu_back(_p(dx), _p(dy), _p(x), _n(x.numel()))
         return dx
+
+
+class HalfLinear(torch.autograd.Function):
+    """F.linear with factors rounded to bfloat16, sums in float32: on a processor with bf16 dot products about three times as fast."""
+
+    @staticmethod
+    def forward(ctx, x, w, b):
+        x2, w = x.flatten(0, -2).bfloat16(), w.bfloat16()
+        ctx.save_for_backward(x2, w)
+        return torch.nn.functional.linear(x2, w, b.bfloat16()).float().view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        dy2 = dy.flatten(0, -2)
+        d = dy2.bfloat16()
+        return (d @ w).float().view(*dy.shape[:-1], -1), (d.T @ x).float(), dy2.sum(0)
 
 
 class Qkv(torch.autograd.Function):

@@ -244,13 +244,28 @@ class RMS(nn.Module):
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
+def linear(x, weight, bias):
+    return fused.HalfLinear.apply(x, weight, bias) if fused.half(x) else F.linear(x, weight, bias)
+
+
+class Linear(nn.Linear):
+    def forward(self, x):
+        return linear(x, self.weight, self.bias)
+
+
+def attend(q, k, v):
+    if fused.half(q):
+        return F.scaled_dot_product_attention(q.bfloat16(), k.bfloat16(), v.bfloat16()).float()
+    return F.scaled_dot_product_attention(q, k, v)
+
+
 class Attention(nn.Module):
     def __init__(self, dim, heads, eps):
         super().__init__()
         self.heads = heads
-        self.to_q, self.to_k, self.to_v = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.to_q, self.to_k, self.to_v = Linear(dim, dim), Linear(dim, dim), Linear(dim, dim)
         self.norm_q, self.norm_k = RMS(dim, eps), RMS(dim, eps)
-        self.to_out = nn.ModuleList([nn.Linear(dim, dim)])
+        self.to_out = nn.ModuleList([Linear(dim, dim)])
 
     def split(self, x):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -258,14 +273,14 @@ class Attention(nn.Module):
     def forward(self, x, rope, parts=None):
         """parts: (queries, their keys) as ranges of tokens, all queries in order; None: every token looks at every one."""
         m = (self.to_q, self.to_k, self.to_v)
-        qkv = F.linear(x, torch.cat([l.weight for l in m]), torch.cat([l.bias for l in m]))
+        qkv = linear(x, torch.cat([l.weight for l in m]), torch.cat([l.bias for l in m]))
         if fused.usable(x):
             q, k, v = fused.Qkv.apply(qkv, self.norm_q.weight, self.norm_k.weight, rope, self.heads)
         else:
             q, k, v = qkv.chunk(3, -1)
             q, k = rotate(self.split(self.norm_q(q)), rope), rotate(self.split(self.norm_k(k)), rope)
             v = self.split(v)
-        look = lambda of, at: F.scaled_dot_product_attention(
+        look = lambda of, at: attend(
             q[:, :, of], *(x[:, :, at[0]] if len(at) == 1 else torch.cat([x[:, :, r] for r in at], 2) for x in (k, v)))
         y = look(slice(None), [slice(None)]) if parts is None else torch.cat([look(*p) for p in parts], 2)
         return self.to_out[0](y.transpose(1, 2).flatten(2))
@@ -311,8 +326,8 @@ class FFN(nn.Module):
     def __init__(self, dim, hidden):
         super().__init__()
         proj = nn.Module()
-        proj.proj = nn.Linear(dim, hidden)
-        self.net = nn.ModuleList([proj, nn.Identity(), nn.Linear(hidden, dim)])
+        proj.proj = Linear(dim, hidden)
+        self.net = nn.ModuleList([proj, nn.Identity(), Linear(hidden, dim)])
 
     def forward(self, x):
         return self.net[2](gelu(self.net[0].proj(x)))

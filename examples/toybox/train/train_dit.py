@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import fused
 import models
 import world
 from common import Clock, Ema, Log, Muon, load, save
@@ -22,6 +23,8 @@ from sample import SHIFT, sigmas
 from text import Tokenizer
 
 INSIDE = (3, 6, 12, 30, 90)  # where windows from inside a clip begin, in latent frames
+RARE = (("still", "still", "still", "shrink", "spin", "star", "ball"), ("still", "still", "shrink", "grow", "spin", "bounce"),
+        ("still", "spin", "shrink"))  # shown more often: in single frames, starts, longer windows
 
 
 class Pool:
@@ -29,12 +32,13 @@ class Pool:
     weights of the loss, where the object is [n,4,32,32] (world.shade, of the four pictures of each latent frame) and their scenes;
     the oldest are replaced."""
 
-    def __init__(self, vae, mean, std, size, seed, frames, first=0, block=3, flawed=0.0, own=0.0, draw=None):
+    def __init__(self, vae, mean, std, size, seed, frames, first=0, block=3, rare=0.0, flawed=0.0, own=0.0,
+                 draw=None):
         """first: number of the first of the latent frames within its clip. The closed-form encoder makes latent j from the
         pictures 4j-3..4j alone, so a window needs no more than one (unused) picture before it. own: share of windows whose past
         is what the model itself makes of their first frame: draw(z, scene, rng)."""
         self.vae, self.mean, self.std, self.size, self.frames, self.first = vae, mean, std, size, frames, first
-        self.block, self.flawed, self.own, self.draw = block, flawed, own, draw
+        self.block, self.rare, self.flawed, self.own, self.draw = block, rare, flawed, own, draw
         self.rng, self.items, self.next = np.random.default_rng(seed), [], 0
         self.queue = None
 
@@ -62,10 +66,9 @@ class Pool:
     @torch.no_grad()
     def make(self):
         n, rare = self.frames, {}
-        if self.rng.random() < 0.3:  # what differs by a few pixels alone is learned last
-            rare = {"motion": str(self.rng.choice(["still", "spin"] if n > 1 + self.block else ["still", "still", "shrink", "grow", "spin"]))}
-            if n == 1:
-                rare = {"shape": "star"}
+        if self.rng.random() < self.rare:  # what differs by a few pixels alone is learned last
+            names = RARE[0 if n == 1 else 1 if n <= 1 + self.block else 2]
+            rare = {"shape" if names[k] in world.SHAPES else "motion": names[k] for k in [self.rng.integers(len(names))]}
         s = world.sample_scene(self.rng, **rare)
         ts = np.arange(4 * n - 3) if self.first == 0 else np.arange(4 * self.first - 4, 4 * (self.first + n) - 3)
         clips = [world.render(s, ts)]
@@ -280,7 +283,7 @@ def groups(dit, text, where):
 
 
 def optimisers(a, big, rest):
-    return Muon(big, a.muon), torch.optim.AdamW(rest, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0)
+    return Muon(big, a.muon, half=a.half), torch.optim.AdamW(rest, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0)
 
 
 @torch.no_grad()
@@ -313,6 +316,7 @@ def main():
     p.add_argument("--open", type=float, default=10, help="minute at which cross-attention is turned away from the padding")
     p.add_argument("--causal", type=float, default=0.35, help="share of block-causal steps, once clips have 3 blocks")
     p.add_argument("--cuts", type=float, default=0.25, help="share of those from the beginning of a clip with a change of prompt")
+    p.add_argument("--rare", type=float, default=0.3, help="share of clips with a motion or shape that is learned last (RARE)")
     p.add_argument("--flawed", type=float, default=0.0, help="share of clips whose past has the flaws of frames that a model drew (world.flaws)")
     p.add_argument("--own", type=float, default=0.0, help="share of windows whose past is what the model itself drew from their first frame")
     p.add_argument("--block", type=int, default=3, help="latent frames of a block")
@@ -321,11 +325,13 @@ def main():
     p.add_argument("--device", default="cpu")
     p.add_argument("--workers", type=int, default=0, help="processes that render; 0: the training process does")
     p.add_argument("--bf16", action="store_true", help="autocast and compile (for a GPU)")
+    p.add_argument("--half", action="store_true", help="multiply in bfloat16 (for a processor that has it)")
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
     if a.own and a.workers:
         p.error("--own %g and --workers %d: what renders does not have the model" % (a.own, a.workers))
     torch.set_num_threads(a.threads)
+    fused.halves = a.half
     dev = torch.device(a.device)
     phases = [tuple(float(v) for v in ph.split(":")) for ph in a.phases.split(",")]
     layers = [tuple(float(v) for v in ph.split(":")) for ph in a.layers.split(",")]
@@ -390,7 +396,7 @@ def main():
         whole = n
         n, b, first, causal = choose(a, step, n, b)
         if (n, first) not in pools:
-            pools[n, first] = Pool(vae, mean, std, 1024 if n <= 1 + a.block else 256, (a.seed, step, n, first), n, first, a.block,
+            pools[n, first] = Pool(vae, mean, std, 1024 if n <= 1 + a.block else 256, (a.seed, step, n, first), n, first, a.block, a.rare,
                                    a.flawed if n > 1 else 0, a.own if n > 1 + a.block else 0, own_past(first))
             if a.workers:
                 pools[n, first].hire(max(1, a.workers // (len(INSIDE) + 2)), (a.seed, step, n, first, 1))
