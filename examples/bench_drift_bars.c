@@ -172,6 +172,7 @@ static const lti_drift_rollout *find(const judge *j, int mode, const lti_drift_r
     return NULL;
 }
 
+/* What was not measured has no verdict here and below: the benchmark may have been stopped. */
 static void judge_steady(const judge *j, int mode)
 {
     const char *scene = j->like->scene->name;
@@ -192,6 +193,7 @@ static void judge_steady(const judge *j, int mode)
     lti_spread *const all[] = {&exposure, &distance, &motion, &first, &last};
     for (size_t i = 0; i < LT_COUNT(all); i++)
         lti_spread_end(all[i]);
+    if (!exposure.n) return;
     tell(j, scene, "exposure changes by 0.1 EV at most", word(light == exposure.n),
          "%.3f +- %.3f EV, %.3f at most, %d of %d seeds", exposure.mean, exposure.sd, exposure.most,
          light, exposure.n);
@@ -300,6 +302,7 @@ static void tell_fault(const judge *j)
     lti_spread_end(&begins_at);
     lti_spread_end(&off);
     lti_spread_end(&correct);
+    if (!correct.n) return;
     tell(
         j, j->like->scene->name, "what a fault does", "told",
         "first correction at %.1f +- %.1f s in %d of %d; in the end %+.2f +- %.2f EV, off %+.2f +- "
@@ -313,11 +316,12 @@ static void judge_way(const judge *j)
 {
     double seconds = 0, spent = 0, all = 0;
     int64_t wrong = 0, actions = 0, black = 0;
-    int watched = 0;
+    int watched = 0, corrected = 0;
     for (int i = 0; i < j->all->count; i++) {
         const lti_drift_rollout *r = &j->all->rollout[i];
         watched += same_way(j, r, LT_DRIFT_WATCH);
         if (!same_way(j, r, LT_DRIFT_CORRECT)) continue;
+        corrected++;
         seconds += r->seconds;
         wrong += r->false_actions;
         actions += r->actions;
@@ -325,11 +329,13 @@ static void judge_way(const judge *j)
         spent += r->report.drift_seconds;
         all += r->report.total_seconds;
     }
-    tell(j, "all", "less than one false action in 10 minutes",
-         word((double)wrong * 600 < most_false * seconds), "%lld of %lld in %.0f min",
-         (long long)wrong, (long long)actions, seconds / 60);
+    if (corrected)
+        tell(j, "all", "less than one false action in 10 minutes",
+             word((double)wrong * 600 < most_false * seconds), "%lld of %lld in %.0f min",
+             (long long)wrong, (long long)actions, seconds / 60);
     tell(j, "all", "watched frames are those of off, to the bit", word(watched > 0), "in %d videos",
          watched);
+    if (!corrected) return;
     tell(j, "all", "nothing black is shown", word(!black), "%lld frames", (long long)black);
     tell(j, "all", "under 2 % of the time", word(spent < most_cost * all), "%.2f %%",
          all > 0 ? 100 * spent / all : 0);

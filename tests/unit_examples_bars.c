@@ -141,11 +141,31 @@ static void bars_are_judged(void **state)
         free(r[i].window);
 }
 
+/* Stopped after the first video: nothing is said of what was not drawn. */
+static void what_was_not_drawn_has_no_verdict(void **state)
+{
+    (void)state;
+    static const char *const about[] = {"0.1 EV",       "3 Delta E",    "motion",
+                                        "5 points",     "false action", "nothing black",
+                                        "than without", "2 %",          "what a fault does"};
+    lti_drift_rollout r = rollout(LT_DRIFT_OFF, 1, 0.02, 0);
+    const lti_rollouts all = {
+        .rollout = &r, .count = 1, .seconds = r.seconds, .inject = "exposure=0.1"};
+    for (size_t i = 0; i < LT_COUNT(about); i++) {
+        heard h = {.about = about[i]};
+        lti_drift_bars(&all, hear, &h);
+        assert_int_equal(h.count, 0);
+    }
+    verdict_is(&all, "holds without", "told");
+    free(r.window);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object_is_no_drift),
         cmocka_unit_test(bars_are_judged),
+        cmocka_unit_test(what_was_not_drawn_has_no_verdict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
