@@ -256,7 +256,7 @@ static lt_status put_strips(FILE *f, lt_ctx *ctx, const lti_rollouts *all,
             continue;
         snprintf(path, sizeof path, "%s/%s", dir, r->strip);
         snprintf(caption, sizeof caption, "%s, %s, drift %s: seed 1, evenly over %g s", r->way,
-                 r->scene->name, lti_drift_mode_name(r->mode), all->seconds);
+                 r->scene->name, lti_drift_mode_name(r->mode), r->seconds);
         LT_TRY(lti_html_picture(f, ctx, path, caption));
     }
     return LT_OK;
@@ -296,8 +296,8 @@ static lt_status write_page(lt_ctx *ctx, const lti_rollouts *all, const char *di
     fputs("<p>", f);
     lti_html_text(f, all->model);
     fprintf(f,
-            ": videos of %g s (brightens: 30), measured in windows of %d s. |EV|, Delta E and "
-            "contrast are of the backdrop, so that an object that leaves or grows is no drift: "
+            ": videos of %g s (brightens: 30 at most), measured in windows of %d s. |EV|, Delta E "
+            "and contrast are of the backdrop, so that an object that leaves or grows is no drift: "
             "of every cell of 16 x 16 the median over a window's frames, and of the differences"
             " the median over cells (contrast: from the darkest quarter to the lightest); the "
             "last ten seconds of a video against its first ten. Of whole pictures: of means of "
