@@ -41,6 +41,7 @@ typedef struct bench {
     lti_interrupt *interrupt;
     lti_progress shown;
     double seconds;
+    int pairs;    /* of a way and a scene that it draws */
     bool checked; /* frames are of the size that the checker knows */
     const char *dir;
     lti_rollouts all;
@@ -273,6 +274,11 @@ static void print_rollout(const lti_drift_rollout *r)
     fflush(stdout);
 }
 
+static double seconds_of(const bench *b, const lti_drift_scene *scene)
+{
+    return scene->seconds > 0 ? fmin(scene->seconds, b->seconds) : b->seconds;
+}
+
 static lt_status add_rollout(bench *b, lti_drift_rollout **out, const char *way,
                              const lti_drift_scene *scene, int mode, uint64_t seed)
 {
@@ -281,7 +287,7 @@ static lt_status add_rollout(bench *b, lti_drift_rollout **out, const char *way,
     lti_drift_rollout *r = *out = &b->all.rollout[b->all.count++];
     *r = (lti_drift_rollout){
         .scene = scene, .mode = mode, .seed = seed, .first_action = -1, .last_vector = -1};
-    r->seconds = scene->seconds > 0 ? fmin(scene->seconds, b->seconds) : b->seconds;
+    r->seconds = seconds_of(b, scene);
     snprintf(r->way, sizeof r->way, "%s", way);
     return LT_OK;
 }
@@ -374,16 +380,39 @@ static lt_status check_scenes(lt_ctx *ctx, const char *list)
     return known ? LT_OK : lti_fail(ctx, LT_ERR_ARG, "--scenes: none is named");
 }
 
-static lt_status run_way(bench *b, const char *way)
+/* One prompt for all segments. */
+static bool can_draw(const bench *b, const char *way, const lti_drift_scene *scene)
+{
+    if (scene->second && strcmp(way, "ar") != 0) return false;
+    return !b->set->scenes || listed(b->set->scenes, scene->name);
+}
+
+/* What a way says, with every scene that it will draw: the first videos may take hours. */
+static lt_status check_way(bench *b, const char *way)
 {
     const bool ar = !strcmp(way, "ar");
     const bool extend = !strncmp(way, "extend", 6) && (!way[6] || way[6] == ':');
-    if ((!ar && !extend) || strlen(way) >= sizeof b->all.rollout->way)
+    lti_drift_rollout r = {.mode = LT_DRIFT_CORRECT, .seed = 1};
+    if ((!ar && !extend) || strlen(way) >= sizeof r.way)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: '%.40s' is not ar or extend[:KEYS]", way);
+    snprintf(r.way, sizeof r.way, "%s", way);
+    for (size_t i = 0; i < LT_COUNT(scenes); i++) {
+        lt_session_options o;
+        lt_cue cue;
+        if (!can_draw(b, way, &scenes[i])) continue;
+        r.scene = &scenes[i];
+        r.seconds = seconds_of(b, r.scene);
+        LT_TRY(fill_options(b, &o, &cue, &r));
+        b->pairs++;
+    }
+    return LT_OK;
+}
+
+static lt_status run_way(bench *b, const char *way)
+{
     bool watched = false;
     for (size_t i = 0; i < LT_COUNT(scenes); i++) {
-        if (scenes[i].second && !ar) continue; /* one prompt for all segments */
-        if (b->set->scenes && !listed(b->set->scenes, scenes[i].name)) continue;
+        if (!can_draw(b, way, &scenes[i])) continue;
         for (uint64_t seed = 1; seed <= (uint64_t)b->set->seeds; seed++)
             LT_TRY(run_seed(b, way, &scenes[i], seed, watched));
         watched = true;
@@ -391,20 +420,33 @@ static lt_status run_way(bench *b, const char *way)
     return LT_OK;
 }
 
-static lt_status run_all(bench *b)
+static lt_status each_way(bench *b, lt_status (*call)(bench *b, const char *way))
 {
-    char text[512];
     const char *list = b->set->methods ? b->set->methods : default_ways;
+    char text[512];
     if (strlen(list) >= sizeof text)
         return lti_fail(b->ctx, LT_ERR_ARG, "--methods: more than %zu bytes", sizeof text - 1);
     snprintf(text, sizeof text, "%s", list);
+    char *save;
+    for (char *way = strtok_r(text, " ", &save); way; way = strtok_r(NULL, " ", &save))
+        LT_TRY(call(b, way));
+    return LT_OK;
+}
+
+static lt_status check_ways(bench *b)
+{
+    LT_TRY(each_way(b, check_way));
+    if (b->pairs) return LT_OK;
+    return lti_fail(b->ctx, LT_ERR_ARG,
+                    "--methods, --scenes: no video is asked for (switch is of ar alone)");
+}
+
+static lt_status run_all(bench *b)
+{
     printf("%-14s %-9s %-8s %4s  %7s %6s %6s %6s %6s %5s %6s %6s %4s %5s %5s %5s %7s\n", "way",
            "scene", "drift", "seed", "EV", "dE", "chroma", "sharp", "motion", "holds", "first",
            "last", "act", "false", "again", "alarm", "cost");
-    char *save;
-    for (char *way = strtok_r(text, " ", &save); way; way = strtok_r(NULL, " ", &save))
-        LT_TRY(run_way(b, way));
-    return LT_OK;
+    return each_way(b, run_way);
 }
 
 static lt_status prepare(bench *b)
@@ -414,6 +456,7 @@ static lt_status prepare(bench *b)
         return lti_fail(b->ctx, LT_ERR_ARG, "--seconds %g: bench drift needs %d at least",
                         b->seconds, 3 * LTI_DRIFT_WINDOW);
     LT_TRY(check_scenes(b->ctx, b->set->scenes));
+    LT_TRY(check_ways(b));
     b->dir = b->set->out_dir;
     const int32_t w = b->set->size.width ? b->set->size.width : b->info.default_width,
                   h = b->set->size.height ? b->set->size.height : b->info.default_height;
