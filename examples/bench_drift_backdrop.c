@@ -8,31 +8,6 @@
 
 enum { SIDE = LTI_BACKDROP_SIDE, CELLS = LTI_BACKDROP_CELLS };
 
-static void fill_linear(float linear[256])
-{
-    for (int i = 0; i < 256; i++) {
-        const double v = i / 255.0;
-        linear[i] = (float)(v <= 0.04045 ? v / 12.92 : pow((v + 0.055) / 1.055, 2.4));
-    }
-}
-
-static double curve(double t)
-{
-    return t > 0.008856452 ? cbrt(t) : t * 7.787037 + 0.13793103;
-}
-
-/* CIELAB, D65. */
-static void lab_of(float lab[3], const float rgb[3])
-{
-    const double r = (double)rgb[0], g = (double)rgb[1], b = (double)rgb[2];
-    const double x = curve((0.4124564 * r + 0.3575761 * g + 0.1804375 * b) / 0.950489),
-                 y = curve(0.2126729 * r + 0.7151522 * g + 0.0721750 * b),
-                 z = curve((0.0193339 * r + 0.1191920 * g + 0.9503041 * b) / 1.088840);
-    lab[0] = (float)(116 * y - 16);
-    lab[1] = (float)(500 * (x - y));
-    lab[2] = (float)(200 * (y - z));
-}
-
 static void cell_light(float mean[3], const float linear[256], const uint8_t *rgb, int32_t w,
                        int32_t h, int cell)
 {
@@ -65,7 +40,7 @@ lt_status lti_backdrop_take(lti_backdrop *out, lt_ctx *ctx, const uint8_t *frame
     float linear[256];
     float *series = malloc(3 * (size_t)count * sizeof *series);
     if (!series) return lti_fail(ctx, LT_ERR_MEM, "no memory for the light of %d frames", count);
-    fill_linear(linear);
+    lti_light_of_codes(linear);
     for (int cell = 0; cell < CELLS; cell++) {
         float middle[3];
         for (int32_t f = 0; f < count; f++) {
@@ -77,7 +52,7 @@ lt_status lti_backdrop_take(lti_backdrop *out, lt_ctx *ctx, const uint8_t *frame
         for (int c = 0; c < 3; c++)
             middle[c] = (float)median(series + (size_t)c * (size_t)count, count);
         out->light[cell] = 0.2126f * middle[0] + 0.7152f * middle[1] + 0.0722f * middle[2];
-        lab_of(out->lab[cell], middle);
+        lti_lab_of_light(out->lab[cell], middle);
     }
     free(series);
     return LT_OK;
