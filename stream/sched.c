@@ -240,8 +240,7 @@ static void sleep_until_changed(lti_sched *s, double seconds)
         while (!s->poked)
             pthread_cond_wait(&s->thread.changed, &s->thread.lock);
     } else {
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        const double at = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec + fmax(seconds, 0.001);
+        const double at = lti_now() + fmax(seconds, 0.001); /* the clock of `changed` */
         t.tv_sec = (time_t)at;
         t.tv_nsec = (long)((at - floor(at)) * 1e9);
         while (!s->poked && !pthread_cond_timedwait(&s->thread.changed, &s->thread.lock, &t))
