@@ -23,8 +23,8 @@ from sample import SHIFT, sigmas
 from text import Tokenizer
 
 INSIDE = (3, 6, 12, 30, 90)  # where windows from inside a clip begin, in latent frames
-RARE = (("still", "still", "still", "shrink", "spin", "star", "ball"), ("still", "still", "shrink", "grow", "spin", "bounce"),
-        ("still", "spin", "shrink"))  # shown more often: in single frames, starts, longer windows
+RARE = (("still", "still", "up", "spin", "star", "ball"), ("still", "still", "up", "up", "bounce", "spin"),
+        ("still", "up", "bounce"))  # shown more often: in single frames, starts, longer windows
 
 
 class Pool:

@@ -49,10 +49,11 @@ def sample_scene(rng, held=False, **fixed):
     elif m == "still":
         r = 18 + (r - 18) / 2
     # What no caption tells varies little: a small model spends itself on choosing between places, speeds and directions.
-    x = {"left": 84, "right": 44, "still": 36}.get(m, 64)
+    x = {"left": 84, "right": 44, "still": 40}.get(m, 64)
     y = {"up": 88, "down": 40, "still": 92}.get(m, 66)  # what rests lies aside: its first frame is not that of what shrinks or spins
-    phase = rng.uniform(0.5, 0.9) if m == "bounce" else rng.uniform(0, 1)  # falling at first
-    s.update(radius=r, x=x + float(rng.uniform(-8, 8)), y=y + float(rng.uniform(-8, 8)), phase=float(phase),
+    near = 2 if m in ("still", "spin") else 8  # a model goes back to the middle of all places, block after block: what stays has one
+    phase = rng.uniform(0.6, 0.75) if m == "bounce" else rng.uniform(0, 1)  # falling at first
+    s.update(radius=r, x=x + near * float(rng.uniform(-1, 1)), y=y + near * float(rng.uniform(-1, 1)), phase=float(phase),
              speed=float(rng.uniform(0.95, 1.05)), turn=1, seed=int(rng.integers(8)))
     return s
 
