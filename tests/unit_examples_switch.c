@@ -1,6 +1,6 @@
 /* unit_examples_switch.c: the embedded model is told another scene while its video runs. What was shown before is that of a video
  * without the change, bit by bit; the frame of the change is the one that is reported; the checker sees the new scene within two
- * blocks. Only ground and colour are asked for, which the model's weights follow best, and few steps. */
+ * blocks. Only ground and colour are asked for, which the model's weights follow best. */
 #include "examples/checker.h"
 #include "video/video.h"
 
@@ -18,7 +18,7 @@ enum {
     BEGIN = 13,
     SECOND = 25,
     FRAMES = 37,
-    STEPS = 6
+    STEPS = 10 /* the default of the model */
 };
 
 static const char *const prompt[2] = {"a red ball bounces on green grass",
