@@ -40,7 +40,7 @@ lt_status lti_backdrop_take(lti_backdrop *out, lt_ctx *ctx, const uint8_t *frame
     float linear[256];
     float *series = malloc(3 * (size_t)count * sizeof *series);
     if (!series) return lti_fail(ctx, LT_ERR_MEM, "no memory for the light of %d frames", count);
-    lti_light_of_codes(linear);
+    lt_light_of_codes(linear);
     for (int cell = 0; cell < CELLS; cell++) {
         float middle[3];
         for (int32_t f = 0; f < count; f++) {
@@ -52,7 +52,7 @@ lt_status lti_backdrop_take(lti_backdrop *out, lt_ctx *ctx, const uint8_t *frame
         for (int c = 0; c < 3; c++)
             middle[c] = (float)median(series + (size_t)c * (size_t)count, count);
         out->light[cell] = 0.2126f * middle[0] + 0.7152f * middle[1] + 0.0722f * middle[2];
-        lti_lab_of_light(out->lab[cell], middle);
+        lt_lab_of_light(out->lab[cell], middle);
     }
     free(series);
     return LT_OK;

@@ -70,7 +70,7 @@ lt_status lt_measure_create(lt_measure **out, lt_dev *dev, int32_t width, int32_
     }
     m->across = width >= 2 * m->tile ? 2 : 1;
     m->down = height >= 2 * m->tile ? 2 : 1;
-    lti_light_of_codes(m->linear);
+    lt_light_of_codes(m->linear);
     for (int32_t i = 0; i < m->tile; i++)
         m->hann[i] = (float)(0.5 - 0.5 * cos(2 * M_PI * (i + 0.5) / m->tile));
     const lt_status s = reserve(m);
@@ -95,7 +95,7 @@ void lt_measure_destroy(lt_measure **measure)
 
 /* ---- light ---- */
 
-void lti_light_of_codes(float light[256])
+void lt_light_of_codes(float light[256])
 {
     for (int i = 0; i < 256; i++) {
         const double v = i / 255.0;
@@ -141,7 +141,7 @@ static float lab_curve(float t)
     return t > 0.008856452f ? cbrtf(t) : t * 7.787037f + 0.13793103f;
 }
 
-void lti_lab_of_light(float lab[3], const float rgb[3])
+void lt_lab_of_light(float lab[3], const float rgb[3])
 {
     const float x = (0.4124564f * rgb[0] + 0.3575761f * rgb[1] + 0.1804375f * rgb[2]) / 0.950489f;
     const float y = 0.2126729f * rgb[0] + 0.7151522f * rgb[1] + 0.0721750f * rgb[2];
@@ -174,7 +174,7 @@ static void measure_colour(lt_measure *m, lt_picture *p, const uint8_t *rgb)
         for (int32_t col = 0; col < m->cols; col++) {
             float light[3], *lab = m->lab + 3 * ((int64_t)row * m->cols + col);
             cell_light(m, light, rgb, row, col);
-            lti_lab_of_light(lab, light);
+            lt_lab_of_light(lab, light);
             for (int c = 0; c < 3; c++)
                 sum[c] += (double)lab[c];
             chroma += sqrt((double)(lab[1] * lab[1] + lab[2] * lab[2]));

@@ -314,8 +314,8 @@ LT_API void lt_measure_destroy(lt_measure **m); /* accepts NULL */
 /* rgb: host, [height, width, 3]. Errors: those of the device. */
 LT_MUST_USE LT_API lt_status lt_measure_frame(lt_measure *m, lt_picture *out, const uint8_t *rgb);
 /* What these are made with: light of the 256 coded values, and CIELAB (D65) of light R, G, B. Any thread. */
-LT_API void lti_light_of_codes(float light[256]);
-LT_API void lti_lab_of_light(float lab[3], const float light[3]);
+LT_API void lt_light_of_codes(float light[256]);
+LT_API void lt_lab_of_light(float lab[3], const float light[3]);
 
 /* Delta E of two pictures' means. */
 LT_API double lt_colour_distance(const lt_picture *a, const lt_picture *b);
