@@ -368,7 +368,7 @@ static double left(lti_task *t)
     lti_job *j = job_of(t);
     lti_jobs_lock(j->srv->jobs);
     const double done = j->progress - j->progress_from,
-                 worked = j->began ? lti_now() - j->began : 0;
+                 worked = j->began > 0 ? lti_now() - j->began : 0;
     const double s = done > 0 ? worked * (100 - j->progress) / done
                               : fmax((double)j->options.num_frames / j->options.fps, worked);
     lti_jobs_unlock(j->srv->jobs);
