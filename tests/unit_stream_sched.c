@@ -74,7 +74,7 @@ static lt_status step(lti_task *t, lt_ctx *ctx)
         lti_sched_yield(w->sched, t);
     }
     w->deep--;
-    if (!atomic_load(&w->all)) return LT_OK;
+    if (!atomic_load(&w->all) || w->turns == ENOUGH) return LT_OK; /* the end may come later */
     c->turns++;
     if (++w->turns == ENOUGH) tell(w, &w->over);
     return LT_OK;
