@@ -487,8 +487,8 @@ static lt_status run(bench *b, const lt_model_options *options)
            b->all.model, b->info.family, b->seconds, b->set->seeds, lt_dev_isa(b->dev),
            lt_dev_threads(b->dev));
     const lt_status s = run_all(b);
-    if (s < 0 && (s != LT_ERR_CANCELLED || !b->all.count)) return s;
-    puts("");
+    if (s < 0 && !b->all.count) return s;
+    puts(""); /* whatever ended it, hours of videos that are whole are told of */
     lti_drift_bars(&b->all, print_bar, NULL);
     LT_TRY(lti_drift_write(b->ctx, b->set, &b->all));
     return s;

@@ -1,6 +1,7 @@
 """The drift monitor from outside: renders that are watched and corrected, faults, measure, the benchmark."""
 import csv
 import json
+import os
 import subprocess
 
 import e2e
@@ -98,6 +99,14 @@ if r.returncode == 0:
         page = f.read()
     check(page.count("data:image/png;base64,") == 6 and page.count("<svg") == 21 and "http" not in page and page.endswith("</html>\n"),
           "the page is whole and asks nobody")
+
+# What fails on its way keeps what is whole: a contact sheet cannot be written where a folder is.
+os.makedirs(path("bad/strip001.png"))
+r = longtake("bench", "drift", "--model", e2e.MODEL, "--seconds", "15", "--seeds", "1", "--scenes", "still", "--num-inference-steps", "1",
+             "--guidance-scale", "1", "--size", "32x32", "--cache", WAYS["ar"][3], "--methods", "ar", "--out-dir", "bad", "--json", "bad.json")
+refused(r, 1, "strip001.png", "a sheet that cannot be written")
+check(exists("bad.json") and [x["drift"] for x in load("bad.json")["rollouts"]] == ["off"] and exists("bad/drift.html"),
+      "the report of what was whole")
 
 refused(render("x.mp4", "--drift", "correct", "--mode", "clip"), 2, "drawn at once", "a clip that is corrected")
 refused(render("x.mp4", "--mode", "ar", "--inject", "rain"), 2, "rain", "an unknown fault")
