@@ -88,7 +88,10 @@ typedef enum lt_cache_positions {
 typedef enum lt_cache_switch {
     LT_CACHE_RECACHE, /* they are written again under it, from their latents */
     LT_CACHE_FLUSH,   /* all but the last LT_CACHE_FLUSH_FRAMES are forgotten */
-    LT_CACHE_KEEP     /* nothing: they go on saying what the old prompt said */
+    LT_CACHE_KEEP,    /* nothing: they go on saying what the old prompt said */
+    /* Forgotten, the sink too: a new shot, which begins with a picture drawn from the prompt alone. It takes the place of the last kept
+     * frame (of the sink, if there is one) and is not shown. */
+    LT_CACHE_CUT
 } lt_cache_switch;
 enum { LT_CACHE_FLUSH_FRAMES = 2 };
 
@@ -116,7 +119,7 @@ static inline int32_t lt_cache_most_open(const lt_cache_policy *p)
 
 /* "PRESET[:key=value,...]": presets self-forcing, causvid, longlive, longlive-infinity, infinity-rope, infinite-forcing; keys block,
  * window, sink, positions (absolute, relative), sink-positions (fixed, follow), bias, context-time, first, first-of, switch (recache,
- * flush, keep).
+ * flush, keep, cut).
  * NULL or "": self-forcing.
  * Errors: LT_ERR_ARG with a message that names the word. */
 LT_MUST_USE LT_API lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx,

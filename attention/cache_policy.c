@@ -46,7 +46,7 @@ lt_status lt_cache_policy_check(lt_ctx *ctx, const lt_cache_policy *p)
         return lti_fail(ctx, LT_ERR_ARG,
                         "cache: a first block out of one of %d frames: neither 0 nor in %d..%d",
                         p->first_of, p->first, p->window);
-    if (p->on_prompt < LT_CACHE_RECACHE || p->on_prompt > LT_CACHE_KEEP)
+    if (p->on_prompt < LT_CACHE_RECACHE || p->on_prompt > LT_CACHE_CUT)
         return lti_fail(ctx, LT_ERR_ARG, "cache: switch %d", (int)p->on_prompt);
     if (p->positions != LT_CACHE_ABSOLUTE && p->positions != LT_CACHE_RELATIVE)
         return lti_fail(ctx, LT_ERR_ARG, "cache: positions %d", (int)p->positions);
@@ -70,19 +70,19 @@ static bool count(word w, int32_t *out)
     return lti_read_whole(w, -MAX_FRAMES, MAX_FRAMES, out);
 }
 
-/* Which of at most three words; -1 for another. */
-static int choice(word w, const char *const words[3])
+/* Which of the words before NULL; -1 for another. */
+static int choice(word w, const char *const words[])
 {
-    for (int i = 0; i < 3 && words[i]; i++)
+    for (int i = 0; words[i]; i++)
         if (lti_word_is(w, words[i])) return i;
     return -1;
 }
 
 static bool set(lt_cache_policy *p, word key, word v)
 {
-    static const char *const positions[3] = {"absolute", "relative"},
-                             *const sink[3] = {"fixed", "follow"},
-                             *const on_prompt[3] = {"recache", "flush", "keep"};
+    static const char *const positions[] = {"absolute", "relative", NULL},
+                             *const sink[] = {"fixed", "follow", NULL},
+                             *const on_prompt[] = {"recache", "flush", "keep", "cut", NULL};
     int c;
     if (lti_word_is(key, "block")) return count(v, &p->block);
     if (lti_word_is(key, "window")) return count(v, &p->window);
@@ -138,7 +138,7 @@ lt_status lt_cache_policy_parse(lt_cache_policy *out, lt_ctx *ctx, const char *t
                 "cache: \"%.*s\" is not a key with a value it takes: block, window, sink, "
                 "first, first-of (whole numbers), positions=absolute|relative, "
                 "sink-positions=fixed|follow, "
-                "switch=recache|flush|keep, bias, context-time",
+                "switch=recache|flush|keep|cut, bias, context-time",
                 (int)(len > 100 ? 100 : len), at);
         at += len;
     }

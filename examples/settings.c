@@ -76,7 +76,7 @@ static const lti_option rows[] = {
      "mode ar: what is kept, self-forcing|causvid|longlive|\nlonglive-infinity|infinity-rope|"
      "infinite-forcing\n[:key=value,...], keys block, window, sink, positions,\nsink-positions, "
      "bias, context-time, first (frames of the first\nblock), first-of (drawn together with it and "
-     "thrown away),\nswitch (recache|flush|keep, at a new prompt)\n(default: the model's)"},
+     "thrown away),\nswitch (recache|flush|keep|cut, at a new prompt)\n(default: the model's)"},
     {"attention", LTI_TEXT, VIDEO, AT(attention), "NAME", 0, 0,
      "what is read: NAME[:key=value,...], listed below, such as\n"
      "topk:keep=0.2,warmup=0.25 (default dense)"},

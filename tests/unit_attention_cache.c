@@ -20,6 +20,8 @@ static void reads_policies(void **state)
     assert_true(p.first == 0 && p.on_prompt == LT_CACHE_RECACHE);
     assert_int_equal(lt_cache_policy_parse(&p, f->ctx, "infinity-rope:first=1"), LT_OK);
     assert_true(p.first == 1 && p.on_prompt == LT_CACHE_FLUSH);
+    assert_int_equal(lt_cache_policy_parse(&p, f->ctx, "self-forcing:switch=cut"), LT_OK);
+    assert_true(p.on_prompt == LT_CACHE_CUT);
     assert_int_equal(lt_cache_policy_parse(&p, f->ctx, "infinity-rope:switch=keep"), LT_OK);
     assert_true(p.on_prompt == LT_CACHE_KEEP);
 }

@@ -247,17 +247,58 @@ static void a_second_clean_pass_changes_nothing(void **state)
     close_world(&w);
 }
 
-/* Cancelled at its first pass, then drawn again: the same bits. */
-static void a_renewal_can_begin_again(void **state)
+/* Nothing of a shot is in the next one: after other prompts and more or fewer frames of them, the same bits follow. */
+static void a_cut_forgets_everything(void **state)
 {
     (void)state;
+    static float got[2][2][MOST];
+    world w;
+    open_world(&w);
+    const size_t bytes =
+        (size_t)lti_dit_get_config(w.model->dit)->in_channels * BLOCK * LH * LW * sizeof(float);
+    for (int sink = 0; sink < 2; sink++) {
+        const char *const policy[] = {
+            "self-forcing:window=6,block=2,first=1,first-of=3,switch=cut",
+            "longlive:window=7,sink=2,block=2,first=1,first-of=3,switch=cut"};
+        for (int which = 0; which < 2; which++) {
+            lti_rollout *r = open_rollout(&w, policy[sink], 0, 2);
+            int32_t n;
+            assert_int_equal(lti_rollout_prompt(r, prompt(&w, which), ROWS, false), LT_OK);
+            for (int k = 0; k < 4; k++) {
+                draw(&w, r, NULL);
+                keep(&w, r);
+            }
+            const int64_t next = lt_cache_next_frame(lti_rollout_cache(r, false));
+            assert_int_equal(lti_rollout_prompt(r, prompt(&w, 0), ROWS, true), LT_OK);
+            draw(&w, r, got[which][0]);
+            const lt_cache_frame *list = lt_cache_kept(lti_rollout_cache(r, false), &n);
+            assert_int_equal(n, 1);
+            assert_int_equal(list[0].frame, next - 1);
+            assert_int_equal(list[0].pinned, sink);
+            assert_int_equal(lti_rollout_frames(r), BLOCK);
+            draw(&w, r, got[which][1]); /* no second cut */
+            assert_memory_equal(got[which][1], got[which][0], bytes);
+            keep(&w, r);
+            assert_int_equal(lt_cache_next_frame(lti_rollout_cache(r, false)), next + BLOCK);
+            draw(&w, r, got[which][1]);
+            lti_rollout_destroy(&r);
+        }
+        assert_memory_equal(got[0][0], got[1][0], bytes);
+        assert_memory_equal(got[0][1], got[1][1], bytes);
+    }
+    close_world(&w);
+}
+
+/* Cancelled at its first pass, then drawn again: the same bits. */
+static void can_begin_again(const char *policy)
+{
     static float want[MOST], got[MOST];
     world w;
     open_world(&w);
     const size_t bytes =
         (size_t)lti_dit_get_config(w.model->dit)->in_channels * BLOCK * LH * LW * sizeof(float);
     for (int again = 0; again < 2; again++) {
-        lti_rollout *r = open_rollout(&w, "longlive:window=7,sink=1,block=2,context-time=30", 0, 1);
+        lti_rollout *r = open_rollout(&w, policy, 0, 1);
         for (int k = 0; k < 6; k++) {
             draw(&w, r, NULL);
             keep(&w, r);
@@ -274,6 +315,13 @@ static void a_renewal_can_begin_again(void **state)
     }
     assert_memory_equal(got, want, bytes);
     close_world(&w);
+}
+
+static void a_renewal_can_begin_again(void **state)
+{
+    (void)state;
+    can_begin_again("longlive:window=7,sink=1,block=2,context-time=30");
+    can_begin_again("longlive:window=7,sink=1,block=2,context-time=30,switch=cut");
 }
 
 static int make_model(void **state)
@@ -294,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_blocks_are_alike),
         cmocka_unit_test(recached_frames_are_as_if_given),
+        cmocka_unit_test(a_cut_forgets_everything),
         cmocka_unit_test(a_renewal_can_begin_again),
         cmocka_unit_test(a_second_clean_pass_changes_nothing),
     };

@@ -93,7 +93,8 @@ static int64_t first_difference(const video *a, const video *b)
 static const char *const policies[] = {"infinity-rope:window=5,block=2,switch=recache",
                                        "longlive:window=5,block=2,sink=1,switch=flush",
                                        "longlive:window=6,sink=1,first=1,context-time=20",
-                                       "self-forcing:window=4,block=2,switch=keep"};
+                                       "self-forcing:window=4,block=2,switch=keep",
+                                       "longlive:window=5,block=2,sink=1,switch=cut"};
 
 /* Blocks of two latent frames begin at video frames 0, 5, 13, 21: a prompt for 2 s of 8 frames comes with frame 21. */
 static void a_prompt_takes_effect_with_a_block(void **state)

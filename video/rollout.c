@@ -181,7 +181,9 @@ lt_status lti_rollout_noise(lti_rollout *r, float *to, int32_t attempt, int32_t 
 
 static lt_status draw_noise(lti_rollout *r, float *to, int32_t step)
 {
+    enum { OPENING = 0x2000 }; /* its noise, beside that of the block after it */
     if (r->probe.noise) return r->probe.noise(r->probe.user, to, r->block, step, r->frames);
+    if (r->opening) return lti_rollout_noise(r, to, 0, OPENING + step + 1);
     return lti_rollout_noise(r, to, r->attempt, step + 1);
 }
 
@@ -271,16 +273,10 @@ lt_status lti_rollout_stand_in(lti_rollout *r)
     return LT_OK;
 }
 
-lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt)
+/* `drawn` frames together, of which the first `frames` remain. */
+static lt_status draw_frames(lti_rollout *r, int32_t drawn, int32_t frames)
 {
-    if (attempt < 0 || attempt >= LTI_MAX_ATTEMPTS)
-        return lti_fail(r->ctx, LT_ERR_ARG, "attempt %d: not in 0..%d", attempt,
-                        LTI_MAX_ATTEMPTS - 1);
-    r->attempt = attempt;
-    const int32_t frames = next_frames(r);
-    close_block(r);
-    LT_TRY(lti_rollout_renew(r, frames));
-    LT_TRY(open_block(r, drawn_frames(r)));
+    LT_TRY(open_block(r, drawn));
     lt_status s = draw_noise(r, r->x, -1);
     for (int32_t i = 0; i < r->steps && s >= 0; i++)
         s = step(r, i);
@@ -290,6 +286,17 @@ lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt)
     else
         r->drawn = true;
     return s;
+}
+
+lt_status lti_rollout_draw(lti_rollout *r, int32_t attempt)
+{
+    if (attempt < 0 || attempt >= LTI_MAX_ATTEMPTS)
+        return lti_fail(r->ctx, LT_ERR_ARG, "attempt %d: not in 0..%d", attempt,
+                        LTI_MAX_ATTEMPTS - 1);
+    r->attempt = attempt;
+    close_block(r);
+    LT_TRY(lti_rollout_renew(r, next_frames(r)));
+    return draw_frames(r, drawn_frames(r), next_frames(r));
 }
 
 /* Frames that are kept with some noise say so by their timestep, and have it: a label alone would be false. */
@@ -311,15 +318,31 @@ static lt_status commit(lti_rollout *r, const float *latent)
     return LT_OK;
 }
 
-lt_status lti_rollout_keep(lti_rollout *r)
+static lt_status keep_drawn(lti_rollout *r)
 {
-    if (!r->drawn) return lti_fail(r->ctx, LT_ERR_ARG, "no block is drawn");
     const float *x;
     LT_TRY(context_latent(r, &x));
     LT_TRY(all_branches(r, x, r->steps));
-    LT_TRY(commit(r, r->x));
+    return commit(r, r->x);
+}
+
+lt_status lti_rollout_keep(lti_rollout *r)
+{
+    if (!r->drawn) return lti_fail(r->ctx, LT_ERR_ARG, "no block is drawn");
+    LT_TRY(keep_drawn(r));
     r->block++;
     return LT_OK;
+}
+
+lt_status lti_rollout_picture(lti_rollout *r)
+{
+    const lt_cache_policy *p = &r->o.policy;
+    r->opening = true;
+    lt_status s = draw_frames(r, p->first_of ? p->first_of : p->block, 1);
+    if (s >= 0) s = keep_drawn(r);
+    if (s < 0) close_block(r);
+    r->opening = false;
+    return s;
 }
 
 lt_status lti_rollout_give(lti_rollout *r, const float *latent, int32_t frames)

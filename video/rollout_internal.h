@@ -22,6 +22,7 @@ struct lti_rollout {
     int32_t frames, attempt; /* of the present block */
     int64_t bound;           /* numbers that the scheduler's state is for */
     bool drawn, renoise;
+    bool opening;      /* what is drawn is the picture that a new shot begins with */
     bool stale;        /* kept frames are to be written again under the present prompt */
     bool changed;      /* ... whatever the policy says of prompts, since their latents are others */
     double past, sink; /* weights of kept frames (lt_cache_weigh) */
@@ -51,5 +52,10 @@ LT_MUST_USE lt_status lti_rollout_mix(lti_rollout *r, float *out, const float *x
 LT_MUST_USE lt_status lti_rollout_remember(lti_rollout *r, const float *latent);
 /* If the prompt has changed: what the policy says, before a block of `next_frames` is drawn. */
 LT_MUST_USE lt_status lti_rollout_renew(lti_rollout *r, int32_t next_frames);
+
+/* ---- rollout.c, for it ---- */
+
+/* Draws a picture and keeps it, as the first frame of a video is, though it is nobody's block. */
+LT_MUST_USE lt_status lti_rollout_picture(lti_rollout *r);
 
 #endif

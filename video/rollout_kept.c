@@ -79,9 +79,36 @@ static lt_status recache(lti_rollout *r, int32_t next_frames)
     return LT_OK;
 }
 
+static lt_status set_kept(lti_rollout *r, int64_t next, const lt_cache_frame *list, int32_t n)
+{
+    for (int b = 0; b < r->branches; b++)
+        LT_TRY(lt_cache_restore(r->cache[b], next, list, n));
+    return LT_OK;
+}
+
+/* A new shot. One that is cut short is begun again before anything else is drawn, so whatever is in the last frame's place then will do. */
+static lt_status cut(lti_rollout *r)
+{
+    int32_t n;
+    const lt_cache_frame *list = lt_cache_kept(r->cache[LTI_COND], &n);
+    if (!n) return LT_OK;
+    const lt_cache_frame last = list[n - 1];
+    LT_TRY(set_kept(r, last.frame, NULL, 0));
+    const lt_status s = lti_rollout_picture(r);
+    if (s < 0) {
+        LT_TRY(set_kept(r, last.frame + 1, &last, 1));
+        return s;
+    }
+    for (int b = 0; b < r->branches && r->o.policy.sink; b++)
+        LT_TRY(lt_cache_pin(r->cache[b], last.frame, true));
+    return LT_OK;
+}
+
 lt_status lti_rollout_renew(lti_rollout *r, int32_t next_frames)
 {
-    if (r->changed || (r->stale && r->o.policy.on_prompt == LT_CACHE_RECACHE))
+    if (r->stale && r->o.policy.on_prompt == LT_CACHE_CUT)
+        LT_TRY(cut(r));
+    else if (r->changed || (r->stale && r->o.policy.on_prompt == LT_CACHE_RECACHE))
         LT_TRY(recache(r, next_frames));
     r->changed = false;
     if (r->stale && r->o.policy.on_prompt == LT_CACHE_FLUSH)
