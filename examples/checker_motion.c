@@ -69,14 +69,14 @@ static double growth(const lti_toy_spot *s, int n)
     return last / first;
 }
 
-/* Turns of the outline over all frames; angles of one step are taken the short way. */
+/* By how much the outline is turned in the end, whatever it trembled on the way; angles of one step are taken the short way. */
 static double turned(const lti_toy_spot *s, int n, int corners)
 {
     const double round = 6.283185307179586;
     double sum = 0;
     for (int i = 1; i < n; i++)
-        sum += fabs(remainder(s[i].phase - s[i - 1].phase, round));
-    return sum / corners;
+        sum += remainder(s[i].phase - s[i - 1].phase, round);
+    return fabs(sum) / corners;
 }
 
 const char *lti_toy_motion(lti_toy_spot *track, int n, const char *shape)

@@ -1,7 +1,9 @@
 /* unit_examples_checker.c: the checker in C gives the answers of toybox/train/checker.py, wrong ones included, and pages are whole. */
+#include "examples/checker_internal.h"
 #include "examples/report_html.h"
 #include "tests/toy_scene.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -258,6 +260,25 @@ static void sees_when_nothing_is_there(void **state)
     assert_int_equal(lti_toy_read(&got, ctx, clip, 1), LT_OK);
 }
 
+/* An outline that trembles by a few degrees from frame to frame comes to many in five seconds, but it is turned by none. */
+static void what_trembles_does_not_spin(void **state)
+{
+    (void)state;
+    enum { SPOTS = 41 };
+    static const char *const shape[] = {"triangle", "square", "star", "ring"};
+    for (int k = 0; k < 4; k++) {
+        lti_toy_spot trembles[SPOTS], turns[SPOTS];
+        for (int i = 0; i < SPOTS; i++) {
+            trembles[i] = turns[i] =
+                (lti_toy_spot){.t = 2 * i, .x = 40, .y = 92, .size = 38, .whole = true};
+            trembles[i].phase = 3 + 0.2 * (i * 7 % 5 - 2); /* past half a turn to and fro */
+            turns[i].phase = remainder(3 + 0.1 * i, 6.283185307179586);
+        }
+        assert_string_equal(lti_toy_motion(trembles, SPOTS, shape[k]), "still");
+        assert_string_equal(lti_toy_motion(turns, SPOTS, shape[k]), k < 3 ? "spin" : "still");
+    }
+}
+
 static void pages_stand_alone(void **state)
 {
     static const double x[] = {0, 1, 2, 3}, y[] = {1, 2, (double)NAN, 4},
@@ -303,6 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_as_python_does),
         cmocka_unit_test(sees_when_nothing_is_there),
+        cmocka_unit_test(what_trembles_does_not_spin),
         cmocka_unit_test(pages_stand_alone),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -216,8 +216,8 @@ def _motion(tr, shape):
     if max(rx, ry) < 5:
         if shape in ("square", "triangle", "star") and len(t) > 3:
             n = {"triangle": 3, "square": 4, "star": 5}[shape]
-            turn = np.abs(np.diff(np.unwrap(whole[:, 4]))).sum() / n
-            if turn > 0.5:
+            phase = np.unwrap(whole[:, 4])
+            if abs(phase[-1] - phase[0]) > 0.5 * n:  # in the end: what trembles does not spin
                 return "spin"
         return "still"
     if rx > 14 and ry > 14 and (_swings(y) >= 1 or _swings(x) >= 1 or min(rx, ry) > 0.35 * max(rx, ry)):
