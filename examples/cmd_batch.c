@@ -208,7 +208,7 @@ static void hash_item(const batch *b, item *it)
                            s->mode.word, s->codec, s->crf, s->seed.value, s->seed.set);
     lti_hash_add(&h, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
     if (s->attention) lti_hash_add(&h, s->attention, strlen(s->attention));
-    if (s->drift) lti_hash_add(&h, &s->drift, sizeof s->drift);
+    if (s->drift >= 0) lti_hash_add(&h, &s->drift, sizeof s->drift);
     if (s->inject) hash_text(&h, s->inject);
     if (s->negative_prompt) lti_hash_add(&h, s->negative_prompt, strlen(s->negative_prompt));
     if (s->cache) lti_hash_add(&h, s->cache, strlen(s->cache));

@@ -29,8 +29,8 @@ static lt_status check_resumed(lt_ctx *ctx, const lti_settings *s)
                  {"video", s->video != NULL},
                  {"mode", s->mode.word >= 0},
                  {"cache", s->cache != NULL},
-                 {"attention", strcmp(s->attention, "dense") != 0},
-                 {"drift", s->drift != LTI_DRIFT_OFF},
+                 {"attention", s->attention != NULL},
+                 {"drift", s->drift >= 0},
                  {"inject", s->inject != NULL},
                  {"prompt-file", s->prompt_file != NULL}};
     for (size_t i = 0; i < LT_COUNT(fixed); i++)

@@ -60,7 +60,7 @@ static lt_status fill_options(lti_job *j)
     o->flow_shift = s->flow_shift;
     o->attention = s->attention;
     o->cache = s->cache;
-    o->drift = (lt_drift_mode)s->drift;
+    if (s->drift >= 0) o->drift = (lt_drift_mode)s->drift;
     o->inject = s->inject;
     o->timeline = j->cues.cue;
     o->cues = j->cues.count;

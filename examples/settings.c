@@ -181,7 +181,7 @@ lti_settings lti_settings_default(void)
                           .sampler = -1,
                           .mode = {.word = -1},
                           .crf = -1,
-                          .attention = "dense",
+                          .drift = -1,
                           .port = 8080,
                           .repeat = 3,
                           .heads = 1,
@@ -243,5 +243,5 @@ lt_status lti_settings_check(lt_ctx *ctx, const lti_settings *s)
     if (s->num_frames && s->seconds > 0)
         return lti_fail(ctx, LT_ERR_ARG, "--seconds %g and --num-frames %d: give one of the two",
                         s->seconds, s->num_frames);
-    return check_attention(ctx, s->attention, "--attention");
+    return s->attention ? check_attention(ctx, s->attention, "--attention") : LT_OK;
 }

@@ -22,7 +22,6 @@ enum {
 /* In the order of the words in the table. */
 enum { LTI_DTYPE_AUTO, LTI_DTYPE_F32, LTI_DTYPE_BF16 };
 enum { LTI_MODE_CLIP, LTI_MODE_AR, LTI_MODE_EXTEND };
-enum { LTI_DRIFT_OFF, LTI_DRIFT_WATCH, LTI_DRIFT_CORRECT };
 
 typedef struct lti_settings {
     /* model and machine */
@@ -34,7 +33,7 @@ typedef struct lti_settings {
     lti_word mode; /* .word -1 = the model's default */
     const char *video;
     bool new_only; /* of a video that is continued */
-    int32_t drift;
+    int32_t drift; /* an lt_drift_mode; -1 = not given */
     lti_size size;
     double seconds;
     int32_t num_frames, fps, num_inference_steps;

@@ -143,7 +143,7 @@ more = frames("more.mp4")
 differ = [n for n in more if more[n] != plain[n]]
 check(r.returncode == 0 and differ == sorted(plain)[21:], "another prompt from the next block on: %s %r" % (r.stderr, differ))
 refused(longtake("render", "-o", "x.mp4", "--model", e2e.MODEL, "--resume", "short.session", "--seed", "8"), 2, "--seed", "another seed")
-for option, value in (("--drift", "watch"), ("--inject", "blur")):
+for option, value in (("--drift", "watch"), ("--drift", "off"), ("--attention", "dense"), ("--inject", "blur")):
     refused(longtake("render", "-o", "x.mp4", "--resume", "short.session", option, value), 2, option, "a session's own " + option)
 refused(longtake("render", "-o", "x.mp4", "--model", e2e.MODEL, "--resume", "more.mp4", "--num-frames", "33"), 1,
         "is not a saved session", "not a session")

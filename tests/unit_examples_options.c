@@ -1,5 +1,6 @@
 /* unit_examples_options.c: every kind of value, good and bad; names, nearest names; the help says what the table says. */
 #include "examples/settings.h"
+#include "video/video.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -178,7 +179,7 @@ static void words_are_checked(void **state)
     expect(lti_settings_check(ctx, &s), LT_ERR_IO, "/nowhere/w.txt cannot be read");
     assert_int_equal(PARSE(s, "x", "--drift", "watch"), LT_OK);
     assert_int_equal(lti_settings_check(ctx, &s), LT_OK);
-    assert_int_equal(s.drift, LTI_DRIFT_WATCH);
+    assert_int_equal(s.drift, LT_DRIFT_WATCH);
 }
 
 static void json_is_checked_alike(void **state)
