@@ -197,8 +197,9 @@ static lt_status run_block(causal_case *c, int32_t block)
     return s < 0 ? s : compare_cache(c, name);
 }
 
-static lt_status give_initial(causal_case *c, int32_t frames, int32_t block)
+static lt_status give_initial(causal_case *c, int32_t frames, const lt_cache_policy *policy)
 {
+    const int32_t block = policy->block;
     const lt_parity_array *a;
     if (frames == 0) return LT_OK;
     LT_TRY(lt_parity_get(c->p, &a, "in.initial_latent"));
@@ -207,11 +208,12 @@ static lt_status give_initial(causal_case *c, int32_t frames, int32_t block)
     LT_TRY(
         lt_dev_alloc(c->p->dev, (void **)&dev, (size_t)(block * frame) * sizeof *dev, LT_TAG_TEST));
     lt_status s = LT_OK;
-    for (int32_t f = 0; f < frames && s >= 0; f += block) {
+    for (int32_t f = 0, k = 0, n; f < frames && s >= 0; f += n, k++) {
         char name[32];
-        snprintf(name, sizeof name, "init%d", f / block);
-        s = upload(c, dev, a->data + f * frame, block);
-        if (s >= 0) s = lti_rollout_give(c->r, dev, block);
+        n = f == 0 && policy->first ? policy->first : block;
+        snprintf(name, sizeof name, "init%d", k);
+        s = upload(c, dev, a->data + f * frame, n);
+        if (s >= 0) s = lti_rollout_give(c->r, dev, n);
         if (s >= 0) s = compare_cache(c, name);
     }
     lt_dev_free(c->p->dev, dev);
@@ -229,7 +231,7 @@ static lt_status all_blocks(causal_case *c, const lti_rollout_options *o)
     LT_TRY(lti_rollout_create(&c->r, o));
     c->latents = malloc((size_t)(frames * c->channels * area(c)) * sizeof *c->latents);
     if (!c->latents) return lti_fail(c->p->ctx, LT_ERR_MEM, "no memory for latents");
-    LT_TRY(give_initial(c, initial, o->policy.block));
+    LT_TRY(give_initial(c, initial, &o->policy));
     const size_t chunks = json_array_size(json_object_get(config, "chunks"));
     for (size_t i = 0; i < chunks; i++)
         LT_TRY(run_block(c, (int32_t)i));
