@@ -89,8 +89,8 @@ typedef enum lt_cache_switch {
     LT_CACHE_RECACHE, /* they are written again under it, from their latents */
     LT_CACHE_FLUSH,   /* all but the last LT_CACHE_FLUSH_FRAMES are forgotten */
     LT_CACHE_KEEP,    /* nothing: they go on saying what the old prompt said */
-    /* Forgotten, the sink too: a new shot, which begins with a picture drawn from the prompt alone. It takes the place of the last kept
-     * frame (of the sink, if there is one) and is not shown. */
+    /* They are forgotten, the sink too: a new shot, which begins with a picture drawn from the prompt alone. It takes the place of the
+     * last kept frame (and of the first of the sink, if there is one) and is not shown. */
     LT_CACHE_CUT
 } lt_cache_switch;
 enum { LT_CACHE_FLUSH_FRAMES = 2 };
@@ -98,7 +98,7 @@ enum { LT_CACHE_FLUSH_FRAMES = 2 };
 typedef struct lt_cache_policy {
     int32_t block;  /* latent frames generated together */
     int32_t window; /* frames that a block sees, itself and the sink included */
-    int32_t sink;   /* the video's first frames, pinned */
+    int32_t sink;   /* the video's first frames (the shot's, after a cut), pinned */
     lt_cache_positions positions;
     /* ABSOLUTE: pinned frames are placed right before the oldest one that is not */
     bool sink_follows;
@@ -169,7 +169,8 @@ typedef struct lt_cache_frame {
 LT_API const lt_cache_frame *lt_cache_list(const lt_cache *c, int32_t *count);
 LT_API const lt_cache_frame *lt_cache_kept(const lt_cache *c, int32_t *count); /* also then */
 /* Takes over a list of kept frames, as lt_cache_kept gave it (places are worked out anew), in place of what is kept. Keys and values
- * are the caller's to fill (lt_cache_layer). LT_ERR_FORMAT: no cache of this policy can have such a list. */
+ * are the caller's to fill (lt_cache_layer). Nothing kept: the sink begins anew with what comes next.
+ * LT_ERR_FORMAT: no cache of this policy can have such a list. */
 LT_MUST_USE LT_API lt_status lt_cache_restore(lt_cache *c, int64_t next_frame,
                                               const lt_cache_frame *kept, int32_t count);
 /* Kept frames outside the sink, and the sink's, weigh so much less than the policy says from the next block that is opened on: log of it
@@ -293,7 +294,7 @@ LT_API const int32_t *lt_sparse_order(const lt_sparse *s);
 
 typedef struct lt_sparse_call {
     int32_t layer, sample;
-    double progress; /* part of the steps that are done */
+    double progress; /* part of the steps that are done; 1: the pass that keeps what was drawn */
     lt_mat q, k, v;  /* as in lt_attention; q [lq], k and v [lk] */
     int64_t lq, lk;
     const lt_cache *cache; /* NULL: k and v are of the queries' tokens */

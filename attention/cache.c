@@ -17,6 +17,7 @@ struct lt_cache {
     int32_t slots;
     int64_t tokens; /* of a frame */
     int64_t next;   /* number of the first frame that is not kept */
+    int64_t shot;   /* number of the frame that the sink begins with */
 
     lt_cache_frame *kept, *visible; /* [slots] */
     int32_t nkept, nvisible, nopen; /* nopen > 0: a block is open, the last nopen of `visible` */
@@ -155,7 +156,7 @@ lt_status lt_cache_create(lt_cache **out, lt_dev *dev, const lt_cache_options *o
     if (c->o.theta == 0) c->o.theta = 10000;
     c->slots = slots_of(o);
     c->tokens = (int64_t)o->rows * o->cols;
-    c->next = o->first_frame;
+    c->next = c->shot = o->first_frame;
     const lt_status st = fill(c, &s);
     if (st < 0)
         lt_cache_destroy(&c);
@@ -222,7 +223,7 @@ static void place_open(lt_cache *c, int32_t frames)
         c->visible[c->nvisible++] =
             (lt_cache_frame){.frame = c->next + f,
                              .slot = slot,
-                             .pinned = c->next + f - c->o.first_frame < c->o.policy.sink,
+                             .pinned = c->next + f - c->shot < c->o.policy.sink,
                              .open = true};
         f++;
     }
@@ -412,6 +413,10 @@ lt_status lt_cache_restore(lt_cache *c, int64_t next, const lt_cache_frame *kept
             .frame = kept[i].frame, .slot = kept[i].slot, .pinned = kept[i].pinned};
     c->nkept = count;
     c->next = next;
+    if (count == 0)
+        c->shot = next;
+    else if (kept[0].pinned) /* the first of the sink, if there is one: it never leaves */
+        c->shot = kept[0].frame;
     return LT_OK;
 }
 

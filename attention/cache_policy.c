@@ -48,6 +48,11 @@ lt_status lt_cache_policy_check(lt_ctx *ctx, const lt_cache_policy *p)
                         p->first_of, p->first, p->window);
     if (p->on_prompt < LT_CACHE_RECACHE || p->on_prompt > LT_CACHE_CUT)
         return lti_fail(ctx, LT_ERR_ARG, "cache: switch %d", (int)p->on_prompt);
+    if (p->on_prompt == LT_CACHE_CUT && p->window == p->block)
+        return lti_fail(ctx, LT_ERR_ARG,
+                        "cache: switch=cut: a window of %d frames is the block that is drawn: the "
+                        "picture of the new shot would not be seen",
+                        p->window);
     if (p->positions != LT_CACHE_ABSOLUTE && p->positions != LT_CACHE_RELATIVE)
         return lti_fail(ctx, LT_ERR_ARG, "cache: positions %d", (int)p->positions);
     if (!(p->bias > 0 && p->bias <= 1))

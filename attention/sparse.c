@@ -374,6 +374,12 @@ static void count(lt_sparse *s, const lti_scene *sc)
     s->stats.sparse_all += all;
 }
 
+/* Of a block that is drawn, once. */
+static bool keeps(const lt_sparse_call *c)
+{
+    return c->progress >= 1;
+}
+
 static lt_status make_plan(lt_sparse *s, const lt_sparse_call *c)
 {
     uint64_t seen = look(s, c);
@@ -382,7 +388,8 @@ static lt_status make_plan(lt_sparse *s, const lt_sparse_call *c)
     lti_scene sc = scene_of(s, c);
     const bool same = s->built == seen;
     lti_layer *l = &s->layer[c->layer * s->o.samples + c->sample];
-    const bool again = l->made && l->seen == seen && c->progress > l->progress;
+    /* the pass that keeps a block goes by itself: a saved session may begin with it */
+    const bool again = l->made && l->seen == seen && c->progress > l->progress && !keeps(c);
     l->made = false; /* until its list is there */
     l->progress = c->progress;
     l->seen = seen;
@@ -418,7 +425,7 @@ lt_status lt_sparse_plan(lt_sparse *s, const lt_attn_plan **plan, const lt_spars
     s->planned = false;
     s->stats.calls++;
     if (!s->m->list || s->o.spec.search || c->progress < s->o.spec.warmup - 1e-9 ||
-        c->layer < s->o.spec.layers) {
+        c->layer < s->o.spec.layers || (s->z.refresh && keeps(c))) {
         const double all =
             (double)c->lq * (double)(c->cache ? lt_cache_visible_rows(c->cache) : c->lk);
         s->stats.read += all;

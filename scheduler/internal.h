@@ -13,8 +13,8 @@ struct lt_scheduler {
     float *sigma; /* [steps + 1] */
     double *t;    /* [steps] */
 
-    lt_dev *dev; /* NULL until bound */
-    int64_t n;
+    lt_dev *dev;            /* NULL until bound */
+    int64_t n, room;        /* numbers of a latent, and what there is memory for */
     float *x0[LTI_HISTORY]; /* device: prediction of x0 of step i in slot i % LTI_HISTORY */
     float *corrected;       /* device: UniPC's corrected sample of the last step */
     int32_t next;           /* the step that must come next */

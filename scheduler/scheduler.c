@@ -148,9 +148,14 @@ lt_status lt_scheduler_bind(lt_scheduler *s, lt_dev *dev, int64_t n)
     size_t bytes;
     if (n < 0 || !lti_mul_size(&bytes, (size_t)n, sizeof(float)))
         return lti_fail(s->ctx, LT_ERR_ARG, "scheduler: latent of %lld numbers", (long long)n);
+    if (s->dev == dev && n <= s->room) {
+        s->n = n;
+        lt_scheduler_reset(s);
+        return LT_OK;
+    }
     unbind(s);
     s->dev = dev;
-    s->n = n;
+    s->n = s->room = n;
     lt_scheduler_reset(s);
     const bool multistep = s->solver == LT_SOLVER_UNIPC || s->solver == LT_SOLVER_DPMPP;
     lt_status st = LT_OK;

@@ -58,7 +58,8 @@ LT_API float lt_scheduler_sigma(const lt_scheduler *s, int32_t i);
 /* What the model is fed at step i < steps: integers for unipc and dpm++, never rounded to a compute type. */
 LT_API double lt_scheduler_timestep(const lt_scheduler *s, int32_t i);
 
-/* Allocates the solver's state for latents of n numbers on `dev`, which must outlive it; again: for other latents. Tables need none.
+/* Allocates the solver's state for latents of n numbers on `dev`, which must outlive it; again: for other latents, and what is there
+ * already serves fewer numbers. The next step is step 0. Tables need none.
  * Errors: LT_ERR_ARG, LT_ERR_MEM. */
 LT_MUST_USE LT_API lt_status lt_scheduler_bind(lt_scheduler *s, lt_dev *dev, int64_t n);
 /* Forgets history: the next step is step 0 of a new trajectory. Allocates nothing. */

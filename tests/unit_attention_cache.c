@@ -51,6 +51,7 @@ static void refuses_policies(void **state)
         {"longlive:first=2,first-of=1", "out of one of 1 frames: neither 0 nor in 2..12"},
         {"longlive:first-of=13", "out of one of 13 frames: neither 0 nor in 0..12"},
         {"longlive:switch=off", "\"switch=off\" is not"},
+        {"self-forcing:window=3,switch=cut", "a window of 3 frames is the block"},
     };
     const fixture *f = *state;
     lt_cache_policy p;

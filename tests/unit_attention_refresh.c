@@ -91,6 +91,7 @@ static void adds_what_was_left_out(void **state)
         lt_mat k = now.call.k;
         now.call.k = then.call.k;
         then.call.progress = 0.5;
+        now.call.progress = 0.6;
         float *all = call(f->dev, s, &then.call, &whole), *got = call(f->dev, s, &now.call, &whole);
         float *part[2] = {attend(f->dev, plain, &then.call), attend(f->dev, plain, &now.call)};
         assert_false(whole);

@@ -280,6 +280,9 @@ static void a_cut_forgets_everything(void **state)
             assert_memory_equal(got[which][1], got[which][0], bytes);
             keep(&w, r);
             assert_int_equal(lt_cache_next_frame(lti_rollout_cache(r, false)), next + BLOCK);
+            list = lt_cache_kept(lti_rollout_cache(r, false), &n);
+            assert_int_equal(n, 1 + BLOCK); /* the shot has a sink as a video has */
+            assert_true(list[1].pinned == sink && !list[2].pinned);
             draw(&w, r, got[which][1]);
             lti_rollout_destroy(&r);
         }

@@ -274,6 +274,10 @@ static void a_picture_before_blocks(void **state)
     o.image = pictures() + FRAME_BYTES;
     render(&w, &o, b, NULL);
     assert_memory_not_equal(a + 5 * FRAME_BYTES, b + 5 * FRAME_BYTES, FRAME_BYTES);
+    lt_session_report r; /* it is the first block of models that have one of their own */
+    o.cache = "self-forcing:window=5,block=2,first=1,first-of=3";
+    render(&w, &o, b, &r);
+    assert_int_equal(r.blocks, 2);
     close_world(&w);
     free(a);
     free(b);

@@ -90,11 +90,13 @@ static int64_t first_difference(const video *a, const video *b)
 
 /* ---- prompts ---- */
 
-static const char *const policies[] = {"infinity-rope:window=5,block=2,switch=recache",
-                                       "longlive:window=5,block=2,sink=1,switch=flush",
-                                       "longlive:window=6,sink=1,first=1,context-time=20",
-                                       "self-forcing:window=4,block=2,switch=keep",
-                                       "longlive:window=5,block=2,sink=1,switch=cut"};
+static const char *const policies[] = {
+    "infinity-rope:window=5,block=2,switch=recache",
+    "longlive:window=5,block=2,sink=1,switch=flush",
+    "longlive:window=6,sink=1,first=1,context-time=20",
+    "self-forcing:window=4,block=2,switch=keep",
+    "longlive:window=5,block=2,sink=1,switch=cut",
+    "infinity-rope:window=6,block=2,first=1,first-of=3,switch=cut"};
 
 /* Blocks of two latent frames begin at video frames 0, 5, 13, 21: a prompt for 2 s of 8 frames comes with frame 21. */
 static void a_prompt_takes_effect_with_a_block(void **state)
@@ -107,7 +109,8 @@ static void a_prompt_takes_effect_with_a_block(void **state)
         lt_session_options o = options(policies[i]);
         const lt_cue cue[] = {{.seconds = 2, .prompt = "a blue star"},
                               {.frame = 400, .prompt = "never"}};
-        const int64_t effect = i == 2 ? 25 : 21; /* 1, then 3 at a time: 0, 1, 13, 25 */
+        /* 1, then 3 at a time: 0, 1, 13, 25; 1, then 2: 0, 1, 9, 17 */
+        const int64_t effect = i == 2 ? 25 : i == 5 ? 17 : 21;
         render(&w, &o, &plain);
         o.timeline = cue;
         o.cues = 2;
@@ -118,6 +121,12 @@ static void a_prompt_takes_effect_with_a_block(void **state)
         assert_string_equal(plain.prompt, o.prompt);
         assert_string_equal(turned.prompt, "a blue star");
     }
+    lt_session_options o = options(policies[5]); /* as the last one: a shot begins at once */
+    const lt_cue blended = {.seconds = 2, .prompt = "a blue star", .blend_blocks = 4};
+    o.timeline = &blended;
+    o.cues = 1;
+    render(&w, &o, &plain);
+    assert_memory_equal(plain.rgb, turned.rgb, MOST);
     free(plain.rgb);
     free(turned.rgb);
     close_world(&w);
@@ -345,15 +354,46 @@ static void stop_later(void *user, const lt_progress *p)
     if (k->count-- == 0) lt_session_cancel(k->s);
 }
 
-/* Cancelled wherever the progress is told, between frames of one group too, saved, and gone on with. */
-static void a_cancelled_video_goes_on(void **state)
+/* A part of what sparse attention reads is chosen from step to step, for the pass that keeps a block too; that is not saved. */
+static void a_sparse_video_goes_on(void **state)
 {
     (void)state;
+    static const char *const attention[] = {"topk:keep=0.3,tile=2x1x2,warmup=0,drift=0.5",
+                                            "topk:keep=0.3,tile=2x1x2,warmup=0,refresh=9",
+                                            "svg:density=0.5,warmup=0"};
+    world w;
+    video want = space(), got = space();
+    open_world(&w, "cpu", 1, LT_F32);
+    for (size_t i = 0; i < LT_COUNT(attention); i++) {
+        lt_session_options o = options("self-forcing:window=6,block=2");
+        o.attention = attention[i];
+        o.num_inference_steps = 4;
+        render(&w, &o, &want);
+        for (int groups = 1; groups <= 8; groups += STRIDE) {
+            lt_session *s = open_session(&w, &o);
+            got.frames = 0;
+            assert_int_equal(pull(s, &got, groups), LT_OK);
+            if (lt_session_save(s, saved) < 0) fail_msg("%s", lt_error(w.ctx));
+            lt_session_destroy(&s);
+            s = restore(&w, NULL);
+            if (pull(s, &got, 1000) != LT_END) fail_msg("%s", lt_error(w.ctx));
+            assert_memory_equal(got.rgb, want.rgb, MOST);
+            lt_session_destroy(&s);
+        }
+    }
+    free(want.rgb);
+    free(got.rgb);
+    close_world(&w);
+}
+
+/* Cancelled wherever the progress is told, between frames of one group too, saved, and gone on with. */
+static void cancelled_goes_on(const char *policy)
+{
     static const lt_cue cues[] = {{.frame = 13, .prompt = "a blue star"}};
     world w;
     video want = space(), got = space();
     open_world(&w, "cpu", 1, LT_F32);
-    lt_session_options o = options(policies[0]);
+    lt_session_options o = options(policy);
     o.timeline = cues;
     o.cues = 1;
     render(&w, &o, &want);
@@ -377,6 +417,45 @@ static void a_cancelled_video_goes_on(void **state)
         resumed++;
     }
     assert_true(resumed > 30 / STRIDE);
+    free(want.rgb);
+    free(got.rgb);
+    close_world(&w);
+}
+
+static void a_cancelled_video_goes_on(void **state)
+{
+    (void)state;
+    cancelled_goes_on(policies[0]);
+    cancelled_goes_on(policies[5]);
+}
+
+/* Cancelled in a pass, also of the picture that a new shot begins with, where more frames are drawn than a block has. */
+static void a_video_cancelled_in_a_pass_goes_on(void **state)
+{
+    (void)state;
+    static const lt_cue cues[] = {{.frame = 13, .prompt = "a blue star"}};
+    world w;
+    video want = space(), got = space();
+    open_world(&w, "cpu", 1, LT_F32);
+    lt_session_options o = options(policies[5]);
+    o.timeline = cues;
+    o.cues = 1;
+    render(&w, &o, &want);
+    for (int groups = 1; groups <= 5; groups += 2) { /* whole blocks */
+        lt_session *s = open_session(&w, &o);
+        got.frames = 0;
+        assert_int_equal(pull(s, &got, groups), LT_OK);
+        assert_true(lti_session_wants_block(s));
+        assert_int_equal(lti_rollout_keep(s->rollout), LT_OK);
+        atomic_store(&s->cancel, true);
+        assert_int_equal(lti_session_next_block(s), LT_ERR_CANCELLED);
+        if (lt_session_save(s, saved) < 0) fail_msg("%s", lt_error(w.ctx));
+        lt_session_destroy(&s);
+        s = restore(&w, NULL);
+        if (pull(s, &got, 1000) != LT_END) fail_msg("%s", lt_error(w.ctx));
+        assert_memory_equal(got.rgb, want.rgb, MOST);
+        lt_session_destroy(&s);
+    }
     free(want.rgb);
     free(got.rgb);
     close_world(&w);
@@ -596,7 +675,9 @@ int main(void)
         cmocka_unit_test(bad_timelines_are_refused),
         cmocka_unit_test(blocks_are_drawn_again),
         cmocka_unit_test(a_video_goes_on_from_everywhere),
+        cmocka_unit_test(a_sparse_video_goes_on),
         cmocka_unit_test(a_cancelled_video_goes_on),
+        cmocka_unit_test(a_video_cancelled_in_a_pass_goes_on),
         cmocka_unit_test(a_finished_video_goes_on),
         cmocka_unit_test(every_prompt_can_be_saved),
         cmocka_unit_test(what_has_not_begun_is_not_saved),

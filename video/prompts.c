@@ -164,6 +164,11 @@ const char *lti_prompts_due(lti_prompts *p, int64_t frame)
 
 /* ---- what is in force ---- */
 
+static int32_t blend_of(const lti_prompts *p)
+{
+    return p->due && !p->at_once ? p->due->blend_blocks : 0;
+}
+
 static lt_status add_mark(lti_prompts *p, const char *text, int64_t frame, int64_t block)
 {
     if (p->marks == LT_MAX_CUES) {
@@ -181,7 +186,7 @@ static lt_status add_mark(lti_prompts *p, const char *text, int64_t frame, int64
     p->mark[p->marks] = (lt_prompt_mark){.number = p->marks ? p->mark[p->marks - 1].number + 1 : 0,
                                          .frame = frame,
                                          .block = block,
-                                         .blend_blocks = p->due ? p->due->blend_blocks : 0,
+                                         .blend_blocks = blend_of(p),
                                          .prompt = copy};
     p->marks++;
     return LT_OK;
@@ -205,7 +210,7 @@ lt_status lti_prompts_begin(lti_prompts *p, const char *text, int64_t frame, int
     LT_TRY(copy_rows(p, &p->to, rows, n));
     LT_TRY(add_mark(p, text, frame, block));
     p->blend_at = 0;
-    p->blend_of = p->due && p->due->blend_blocks > 1 ? p->due->blend_blocks : 1;
+    p->blend_of = blend_of(p) > 1 ? blend_of(p) : 1;
     free(p->due);
     p->due = NULL;
     if (p->now.v) return LT_OK;

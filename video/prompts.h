@@ -25,6 +25,7 @@ typedef struct lti_prompts {
     lt_ctx *ctx;
     int32_t dim; /* of a row */
     int32_t fps;
+    bool at_once;                /* a new prompt is not blended in: it begins a shot */
     _Atomic(lti_order *) posted; /* any thread puts one in, the session's takes it */
     lti_order *due;
     lt_cue *cue; /* the timeline; texts are owned */

@@ -67,6 +67,8 @@ static lt_status fill(lti_rollout *r, const lti_rollout_options *o)
     const int32_t rows[] = {o->cond_rows, o->uncond_rows};
     LT_TRY(lt_cache_policy_check(r->ctx, &o->policy));
     LT_TRY(lt_scheduler_create(&r->scheduler, r->ctx, o->schedule));
+    r->frames = lt_cache_most_open(&o->policy);
+    LT_TRY(lt_scheduler_bind(r->scheduler, r->dev, lti_rollout_numbers(r)));
     r->steps = lt_scheduler_steps(r->scheduler);
     LT_TRY(create_run(r));
     const lt_cache_options cache =
@@ -218,10 +220,7 @@ static lt_status reserve(lti_rollout *r, int32_t frames)
 static lt_status open_block(lti_rollout *r, int32_t frames)
 {
     LT_TRY(reserve(r, frames));
-    lt_scheduler_reset(r->scheduler);
-    if (r->bound == lti_rollout_numbers(r)) return LT_OK; /* only a first block is different */
-    r->bound = lti_rollout_numbers(r);
-    return lt_scheduler_bind(r->scheduler, r->dev, r->bound);
+    return lt_scheduler_bind(r->scheduler, r->dev, lti_rollout_numbers(r));
 }
 
 static lt_status step(lti_rollout *r, int32_t i)
@@ -239,17 +238,27 @@ static lt_status step(lti_rollout *r, int32_t i)
     return lt_scheduler_step(r->scheduler, i, r->x, r->v[LTI_COND], fresh ? r->noise : NULL);
 }
 
+/* Given frames are the first block, where there are any. */
+static bool at_beginning(const lti_rollout *r)
+{
+    return lt_cache_next_frame(r->cache[LTI_COND]) == 0;
+}
+
+static int32_t first_frames(const lt_cache_policy *p)
+{
+    return p->first ? p->first : p->block;
+}
+
 static int32_t next_frames(const lti_rollout *r)
 {
-    const lt_cache_policy *p = &r->o.policy;
-    return r->block == 0 && p->first ? p->first : p->block;
+    return at_beginning(r) ? first_frames(&r->o.policy) : r->o.policy.block;
 }
 
 /* Frames that are drawn together for the next block. */
 static int32_t drawn_frames(const lti_rollout *r)
 {
     const lt_cache_policy *p = &r->o.policy;
-    return r->block == 0 && p->first_of ? p->first_of : next_frames(r);
+    return at_beginning(r) && p->first_of ? p->first_of : next_frames(r);
 }
 
 /* Only the first `frames` of what was drawn remain. */
@@ -338,7 +347,7 @@ lt_status lti_rollout_picture(lti_rollout *r)
 {
     const lt_cache_policy *p = &r->o.policy;
     r->opening = true;
-    lt_status s = draw_frames(r, p->first_of ? p->first_of : p->block, 1);
+    lt_status s = draw_frames(r, p->first_of ? p->first_of : first_frames(p), 1);
     if (s >= 0) s = keep_drawn(r);
     if (s < 0) close_block(r);
     r->opening = false;

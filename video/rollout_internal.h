@@ -20,7 +20,6 @@ struct lti_rollout {
     int32_t steps, channels, patch;
     int64_t block;
     int32_t frames, attempt; /* of the present block */
-    int64_t bound;           /* numbers that the scheduler's state is for */
     bool drawn, renoise;
     bool opening;      /* what is drawn is the picture that a new shot begins with */
     bool stale;        /* kept frames are to be written again under the present prompt */

@@ -95,13 +95,8 @@ static lt_status cut(lti_rollout *r)
     const lt_cache_frame last = list[n - 1];
     LT_TRY(set_kept(r, last.frame, NULL, 0));
     const lt_status s = lti_rollout_picture(r);
-    if (s < 0) {
-        LT_TRY(set_kept(r, last.frame + 1, &last, 1));
-        return s;
-    }
-    for (int b = 0; b < r->branches && r->o.policy.sink; b++)
-        LT_TRY(lt_cache_pin(r->cache[b], last.frame, true));
-    return LT_OK;
+    if (s < 0) LT_TRY(set_kept(r, last.frame + 1, &last, 1));
+    return s;
 }
 
 lt_status lti_rollout_renew(lti_rollout *r, int32_t next_frames)
@@ -182,7 +177,8 @@ static lt_status count_state(lti_rollout *r, lti_state *io)
 {
     const int64_t most = (int64_t)1 << 38;
     LT_TRY(lti_state_int(io, "block", &r->block, 0, most)); /* keys of noise hold it */
-    LT_TRY(lti_state_int32(io, "frames of the block", &r->frames, 0, r->o.policy.block));
+    LT_TRY(lti_state_int32(io, "frames of the block", &r->frames, 0,
+                           lt_cache_most_open(&r->o.policy)));
     LT_TRY(lti_state_int32(io, "attempt", &r->attempt, 0, LTI_MAX_ATTEMPTS - 1));
     LT_TRY(lti_state_bool(io, "drawn", &r->drawn));
     LT_TRY(lti_state_bool(io, "stale", &r->stale));
@@ -192,8 +188,8 @@ static lt_status count_state(lti_rollout *r, lti_state *io)
     lti_rollout_weigh(r, r->past, r->sink);
     LT_TRY(lti_state_int(io, "passes", &r->passes, 0, INT64_MAX));
     LT_TRY(lti_state_real(io, "operations", &r->flops, 0, 1e300));
-    if (r->drawn && r->frames == 0)
-        return lti_fail(r->ctx, LT_ERR_FORMAT, "a block of no frames is drawn");
+    if (r->drawn && (r->frames == 0 || r->frames > r->o.policy.block))
+        return lti_fail(r->ctx, LT_ERR_FORMAT, "a block of %d frames is drawn", r->frames);
     return LT_OK;
 }
 

@@ -22,6 +22,7 @@ lt_status lti_session_create_rollout(lt_session *s, lti_rows prompt, lti_rows ne
                              .cancel = &s->cancel,
                              .attention = s->attention};
     LT_TRY(lti_session_policy(&o.policy, s->ctx, &s->m->config.info, &s->o));
+    s->prompts.at_once = o.policy.on_prompt == LT_CACHE_CUT;
     const lti_dit_config *c = lti_dit_get_config(s->m->dit);
     s->report.cache =
         (lt_cache_report){.frames = o.policy.window,

@@ -32,7 +32,15 @@ lt_status lti_session_warm(lt_session *s, const float *z, int32_t frames, int32_
     return LT_OK;
 }
 
-/* Blocks as the model draws them, the first one shorter where they do not come out even. */
+/* Frames of the block that begins with given frame `at`: as the model draws them, a first one of its own if it has that, the next one
+ * shorter where they do not come out even. */
+static int32_t block_at(const lt_cache_policy *p, int32_t at, int32_t frames)
+{
+    if (at == 0 && p->first) return p->first < frames ? p->first : frames;
+    const int32_t rest = (frames - at) % p->block;
+    return rest ? rest : p->block;
+}
+
 static lt_status give_blocks(lt_session *s, const float *z, int32_t frames)
 {
     const int64_t area = (int64_t)s->h * s->w, channels = s->m->config.dit.in_channels;
@@ -42,8 +50,8 @@ static lt_status give_blocks(lt_session *s, const float *z, int32_t frames)
     LT_TRY(lt_dev_alloc(s->dev, (void **)&block,
                         (size_t)(channels * p.block * area) * sizeof(float), LT_TAG_LATENT));
     lt_status st = LT_OK;
-    for (int32_t at = 0, n = frames % p.block; at < frames && st >= 0; at += n, n = p.block) {
-        if (n == 0) n = p.block;
+    for (int32_t at = 0, n; at < frames && st >= 0; at += n) {
+        n = block_at(&p, at, frames);
         for (int64_t c = 0; c < channels && st >= 0; c++)
             st = lt_dev_copy(s->dev, block + c * n * area, z + (c * frames + at) * area,
                              (size_t)(n * area) * sizeof(float));

@@ -146,7 +146,7 @@ static lt_status shown_state(lti_state *io, lt_frames *f)
 {
     LT_TRY(lti_state_int(io, "block shown", &f->block, 0, INT64_MAX));
     LT_TRY(lti_state_real(io, "seconds of a block", &f->block_seconds, 0, 1e300));
-    LT_TRY(lti_state_real(io, "density", &f->attention_density, 0, 1));
+    LT_TRY(lti_state_real(io, "density", &f->attention_density, 0, 2)); /* read twice: refresh */
     return lti_state_int32(io, "prompt shown", &f->prompt, 0, INT32_MAX);
 }
 

@@ -159,8 +159,9 @@ lt_status lt_session_given_frames(int32_t *out, lt_ctx *ctx, const lt_model_info
                             "cache: a window of %d frames is the block that is drawn: nothing of "
                             "the video before it would be seen",
                             p.window);
-        const int32_t blocks = (p.window - p.block) / p.block;
-        *out = 1 + info->frame_scale * ((blocks ? blocks * p.block : 1) - 1);
+        const int32_t room = p.window - p.block, first = p.first < room ? p.first : room;
+        const int32_t latents = first + (room - first) / p.block * p.block;
+        *out = 1 + info->frame_scale * ((latents ? latents : 1) - 1);
         return LT_OK;
     }
     if (o.mode != LT_MODE_EXTEND)
