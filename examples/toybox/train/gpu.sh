@@ -15,4 +15,4 @@ else
     python unpack.py .. --work "$out"
 fi
 python train_dit.py --work "$out" --run gpu --device "$device" --minutes "$minutes" --layers 6:0,8:0.05 --workers 12 ${EXTRA---bf16} \
-    --phases "10:$small:0.8,22:$(( (small + 1) / 2 )):1.0" --causal 0.9 --single 0.3 --starts 0.4 --flawed 0.7 --batch "$big" --muon 4e-3 --lr 1e-3 --threads "${THREADS:-4}"
+    --phases "10:$small:0.8,22:$(( (small + 1) / 2 )):1.0" --causal 0.9 --single 0.3 --starts 0.3 --rare 0.5 --flawed 0.5 --batch "$big" --muon 4e-3 --lr 1e-3 --threads "${THREADS:-4}"

@@ -22,9 +22,9 @@ from common import Clock, Ema, Log, Muon, load, save
 from sample import SHIFT, sigmas
 from text import Tokenizer
 
-INSIDE = (3, 6, 12, 30, 90)  # where windows from inside a clip begin, in latent frames
-RARE = (("still", "still", "up", "spin", "star", "ball"), ("still", "still", "up", "up", "bounce", "spin"),
-        ("still", "up", "bounce"))  # shown more often: in single frames, starts, longer windows
+INSIDE = (3, 6, 12, 18, 24, 36, 90)  # where windows from inside a clip begin, in latent frames; what moves wraps after 25 to 30
+RARE = (("still", "up", "spin", "star", "ball", "ring"), ("still", "still", "up", "up", "bounce", "spin"),
+        ("still", "still", "up", "up", "spin", "bounce"))  # shown more often: in single frames, starts, longer windows
 
 
 class Pool:
