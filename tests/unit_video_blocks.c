@@ -199,9 +199,9 @@ typedef struct contents {
     size_t bytes;
 } contents;
 
-static contents look(const world *w, const lti_rollout *r)
+static contents look(const world *w, const lti_rollout *r, bool uncond)
 {
-    const lt_cache *c = lti_rollout_cache(r, false);
+    const lt_cache *c = lti_rollout_cache(r, uncond);
     contents a = {.next = lt_cache_next_frame(c)};
     const lt_cache_frame *l = lt_cache_kept(c, &a.count);
     memcpy(a.list, l, (size_t)a.count * sizeof *l);
@@ -212,6 +212,18 @@ static contents look(const world *w, const lti_rollout *r)
         assert_int_equal(lt_dev_download(w->dev, a.rows[i], m.data, a.bytes), LT_OK);
     }
     return a;
+}
+
+static bool same_rows(const contents *a, const contents *b)
+{
+    return a->bytes == b->bytes && !memcmp(a->rows[0], b->rows[0], a->bytes) &&
+           !memcmp(a->rows[1], b->rows[1], a->bytes);
+}
+
+static void forget(contents *c)
+{
+    for (int i = 0; i < 2; i++)
+        free(c->rows[i]);
 }
 
 /* Spec 17.7: the clean pass of a block, run once more, changes neither the list of frames nor their slots nor what is in them. */
@@ -225,25 +237,62 @@ static void a_second_clean_pass_changes_nothing(void **state)
         draw(&w, r, NULL);
         keep(&w, r);
     }
-    const contents first = look(&w, r);
+    contents first = look(&w, r, false);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(lti_rollout_prompt(r, prompt(&w, 0), ROWS, true), LT_OK);
         assert_int_equal(lti_rollout_renew(r, BLOCK), LT_OK);
-        const contents now_there = look(&w, r);
+        contents now_there = look(&w, r, false);
         assert_int_equal(now_there.next, first.next);
         assert_int_equal(now_there.count, first.count);
         for (int32_t i = 0; i < first.count; i++) {
             assert_int_equal(now_there.list[i].frame, first.list[i].frame);
             assert_int_equal(now_there.list[i].slot, first.list[i].slot);
         }
-        for (int i = 0; i < 2; i++) {
-            assert_memory_equal(now_there.rows[i], first.rows[i], first.bytes);
-            free(now_there.rows[i]);
-        }
+        assert_true(same_rows(&now_there, &first));
+        forget(&now_there);
     }
-    free(first.rows[0]);
-    free(first.rows[1]);
+    forget(&first);
     lti_rollout_destroy(&r);
+    close_world(&w);
+}
+
+/* Two branches that have come to have one prompt: a prompt alone renews its own branch, changed pictures renew both, and then they hold
+ * the same. */
+static void changed_frames_are_seen_by_all_branches(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"self-forcing:window=6,block=2",
+                                           "self-forcing:window=6,block=2,context-time=30"};
+    world w;
+    open_world(&w);
+    const int32_t channels = lti_dit_get_config(w.model->dit)->in_channels;
+    float scale[64], offset[64];
+    for (int32_t c = 0; c < channels; c++) {
+        scale[c] = 1.1f;
+        offset[c] = c % 2 ? 0.5f : -0.5f;
+    }
+    for (size_t i = 0; i < LT_COUNT(policies); i++) {
+        lti_rollout *r = open_rollout(&w, policies[i], 0, 2);
+        for (int k = 0; k < 2; k++) {
+            draw(&w, r, NULL);
+            keep(&w, r);
+        }
+        contents first = look(&w, r, true);
+        assert_int_equal(lti_rollout_prompt(r, prompt(&w, 1), ROWS, true), LT_OK);
+        assert_int_equal(lti_rollout_renew(r, BLOCK), LT_OK);
+        contents renewed = look(&w, r, true);
+        assert_true(same_rows(&first, &renewed));
+        assert_int_equal(lti_rollout_change_kept(r, scale, offset, false), LT_OK);
+        assert_int_equal(lti_rollout_renew(r, BLOCK), LT_OK);
+        contents cond = look(&w, r, false), uncond = look(&w, r, true);
+        assert_false(same_rows(&uncond, &first));
+        assert_true(same_rows(&uncond, &cond));
+        forget(&first);
+        forget(&renewed);
+        forget(&cond);
+        forget(&uncond);
+        lti_rollout_destroy(&r);
+    }
     close_world(&w);
 }
 
@@ -348,6 +397,7 @@ int main(void)
         cmocka_unit_test(a_cut_forgets_everything),
         cmocka_unit_test(a_renewal_can_begin_again),
         cmocka_unit_test(a_second_clean_pass_changes_nothing),
+        cmocka_unit_test(changed_frames_are_seen_by_all_branches),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }

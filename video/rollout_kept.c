@@ -27,12 +27,12 @@ lt_status lti_rollout_remember(lti_rollout *r, const float *latent)
     return LT_OK;
 }
 
-/* The kept frames first .. first + frames - 1 of the list as one latent in r->noise. */
-static lt_status recall(lti_rollout *r, int32_t first, int32_t frames)
+/* The kept frames first .. first + frames - 1 of the branch's list as one latent in r->noise. */
+static lt_status recall(lti_rollout *r, int branch, int32_t first, int32_t frames)
 {
     const int64_t area = (int64_t)r->o.h * r->o.w;
     int32_t n;
-    const lt_cache_frame *list = lt_cache_kept(r->cache[LTI_COND], &n);
+    const lt_cache_frame *list = lt_cache_kept(r->cache[branch], &n);
     for (int32_t f = 0; f < frames; f++)
         for (int32_t c = 0; c < r->channels; c++)
             LT_TRY(lt_dev_copy(r->dev, r->noise + ((int64_t)c * frames + f) * area,
@@ -40,39 +40,39 @@ static lt_status recall(lti_rollout *r, int32_t first, int32_t frames)
     return LT_OK;
 }
 
-/* The keys and values of these kept frames, from their latents, under the present prompt. */
-static lt_status write_again(lti_rollout *r, int32_t first, int32_t frames)
+/* The branch's keys and values of these kept frames, from their latents, under its present prompt. */
+static lt_status write_again(lti_rollout *r, int branch, int32_t first, int32_t frames)
 {
     enum { AGAIN = 0x8000 }; /* its noise, beside that of steps */
     const float *x = r->noise;
-    LT_TRY(recall(r, first, frames));
+    LT_TRY(recall(r, branch, first, frames));
     r->frames = frames;
     if (r->o.policy.context_time > 0) {
-        LT_TRY(lti_rollout_noise(r, r->v[LTI_COND], 0, AGAIN + first));
-        LT_TRY(lti_rollout_mix(r, r->v[LTI_COND], r->noise));
-        x = r->v[LTI_COND];
+        LT_TRY(lti_rollout_noise(r, r->v[branch], 0, AGAIN + first));
+        LT_TRY(lti_rollout_mix(r, r->v[branch], r->noise));
+        x = r->v[branch];
     }
-    LT_TRY(lt_cache_reopen(r->cache[LTI_COND], first, frames));
-    const lt_status s = lti_rollout_pass(r, x, r->steps, LTI_COND, 1);
-    lt_cache_rollback(r->cache[LTI_COND]);
+    LT_TRY(lt_cache_reopen(r->cache[branch], first, frames));
+    const lt_status s = lti_rollout_pass(r, x, r->steps, branch, 1);
+    lt_cache_rollback(r->cache[branch]);
     return s;
 }
 
 /* Block after block, the oldest first, each seeing what is before it: so it takes no more memory than drawing does, and nothing that has
  * left the window has a part in it. Pinned frames stay as they are. The order is from the list alone: a renewal that was cut short
  * can begin again. */
-static lt_status recache(lti_rollout *r, int32_t next_frames)
+static lt_status recache(lti_rollout *r, int branch, int32_t next_frames)
 {
     int32_t n;
-    LT_TRY(lt_cache_make_room(r->cache[LTI_COND], next_frames));
-    const lt_cache_frame *list = lt_cache_kept(r->cache[LTI_COND], &n);
+    LT_TRY(lt_cache_make_room(r->cache[branch], next_frames));
+    const lt_cache_frame *list = lt_cache_kept(r->cache[branch], &n);
     for (int32_t first = 0, frames; first < n; first += frames) {
         /* whole blocks are at the end of the list */
         const int32_t most = (n - first - 1) % r->o.policy.block + 1;
         for (frames = 0; frames < most && !list[first + frames].pinned; frames++) {
         }
         if (frames)
-            LT_TRY(write_again(r, first, frames));
+            LT_TRY(write_again(r, branch, first, frames));
         else
             frames = 1;
     }
@@ -99,12 +99,22 @@ static lt_status cut(lti_rollout *r)
     return s;
 }
 
+/* A prompt is that of one branch; other pictures are seen by all. */
+static int branches_to_recache(const lti_rollout *r)
+{
+    if (r->changed) return r->branches;
+    return r->stale && r->o.policy.on_prompt == LT_CACHE_RECACHE ? 1 : 0;
+}
+
 lt_status lti_rollout_renew(lti_rollout *r, int32_t next_frames)
 {
-    if (r->stale && r->o.policy.on_prompt == LT_CACHE_CUT)
+    if (r->stale && r->o.policy.on_prompt == LT_CACHE_CUT) {
         LT_TRY(cut(r));
-    else if (r->changed || (r->stale && r->o.policy.on_prompt == LT_CACHE_RECACHE))
-        LT_TRY(recache(r, next_frames));
+    } else {
+        const int branches = branches_to_recache(r);
+        for (int b = 0; b < branches; b++)
+            LT_TRY(recache(r, b, next_frames));
+    }
     r->changed = false;
     if (r->stale && r->o.policy.on_prompt == LT_CACHE_FLUSH)
         for (int b = 0; b < r->branches; b++)
