@@ -136,14 +136,14 @@ static drawn_scene flashes(double t)
 static drawn_scene zooms(double t)
 {
     drawn_scene s = plain_scene(t);
-    s.zoom = 1 + 0.03 * t;
+    s.zoom = 1 + 0.03 * fmin(t, 20);
     return s;
 }
 
 static drawn_scene shakes(double t)
 {
     drawn_scene s = plain_scene(t);
-    s.zoom = 1 + 0.02 * sin(3 * t);
+    s.zoom = 1 + 0.03 * fmin(t, 20);
     return s;
 }
 
@@ -228,6 +228,26 @@ static drawn_scene dims_between_flashes(double t)
     drawn_scene s = dims(t);
     if (t > 8 && fmod(t, 1.5) < 0.25) s.light += 1.2;
     return s;
+}
+
+/* The shot ends as another picture, little by little, before that: the new one is what it drifts from. */
+static drawn_scene dims_after_a_zoom(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.zoom = 1 + 0.03 * fmin(t, 20);
+    s.disc = 0.09; /* which is 0.14 in the end */
+    s.light = t > 40 ? -0.01 * (t - 40) : 0;
+    return s;
+}
+
+static void what_follows_a_slow_change_is_compared_anew(void **state)
+{
+    (void)state;
+    const verdict v = watch(dims_after_a_zoom, 70);
+    print_message("after a slow zoom: after %.1f s, as %s, %lld shots\n", v.first_action - 40,
+                  lt_drift_kind_name(v.kind), (long long)v.shots);
+    assert_true(v.shots > 1 && v.kind == LT_DRIFT_EXPOSURE);
+    assert_true(v.first_action > 40 && v.first_action <= 55);
 }
 
 static void drift_is_found_within_three_segments(void **state)
@@ -520,6 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_drift_is_let_alone),
         cmocka_unit_test(drift_is_found_within_three_segments),
+        cmocka_unit_test(what_follows_a_slow_change_is_compared_anew),
         cmocka_unit_test(other_faults_are_told),
         cmocka_unit_test(the_loop_holds),
         cmocka_unit_test(gain_has_a_dead_band_and_a_rate),

@@ -118,8 +118,10 @@ static void turn_phase(lti_drift *d, lti_tiles mean, const lt_picture *p, bool c
         d->torn = false;
         return;
     }
-    if (changing || d->strange * group_seconds(d) >= strange_seconds) {
+    const bool gone = d->strange * group_seconds(d) >= strange_seconds;
+    if (changing || gone) {
         leave_shot(d, false);
+        if (gone) d->past_age = 0; /* it is left as what it is now: that would be its coming back */
         return;
     }
     d->quiet++;
