@@ -178,6 +178,47 @@ static void what_stays_broken_is_replayed(void **state)
     close_world(&w);
 }
 
+/* As if there had been a reference, and drift. */
+static void pretend_drift(lti_watch *a, double gain)
+{
+    a->j.drift.phase = LTI_DRIFT_STEADY;
+    a->j.drift.shot.over = 3;
+    a->j.drift.gain = gain;
+    a->levels = 1;
+    a->level = 5;
+    a->ref = a->j.before;
+    for (int t = 0; t < LTI_LATENT_TILES; t++)
+        a->ref.tile[0][t] -= 1;
+}
+
+/* What is taken off of contrast is not put back because it has helped. */
+static void contrast_stays_taken_off(void **state)
+{
+    (void)state;
+    world w;
+    lt_frames f;
+    bool again;
+    lt_session_options o = options(LT_MODE_AR, 65);
+    o.drift = LT_DRIFT_CORRECT;
+    open_world(&w, "cpu", 1, LT_F32);
+    lt_session *s = create(&w, &o);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(lt_session_next(s, &f), LT_OK);
+    lti_watch *a = s->watch;
+    pretend_drift(a, 0.8);
+    a->vector.kind = LT_DRIFT_CONTRAST;
+    assert_int_equal(lt_session_draw(s), LT_OK);
+    assert_true(a->j.shift.scale[0] != 1);
+    a->vector.kind = LT_DRIFT_NONE;
+    a->level = 0.9;
+    assert_int_equal(lti_watch_block(s, lti_rollout_change(s->rollout),
+                                     lti_rollout_frames(s->rollout), 0, 0, false, &again),
+                     LT_OK);
+    assert_true(a->now.gain > 0 && a->j.shift.scale[0] != 1);
+    lt_session_destroy(&s);
+    close_world(&w);
+}
+
 /* Forces the controller to act from the first reference on: what it does is the same when it is done again. */
 static void drawn_again_and_saved_with_corrections(void **state)
 {
@@ -201,14 +242,7 @@ static void drawn_again_and_saved_with_corrections(void **state)
     }
     const int64_t begin = frames;
     lti_watch *a = s->watch;
-    a->j.drift.phase = LTI_DRIFT_STEADY; /* as if there had been a reference, and drift */
-    a->j.drift.shot.over = 3;
-    a->j.drift.gain = 0.8; /* so that kept frames come to weigh less, too */
-    a->levels = 1;
-    a->level = 5;
-    a->ref = a->j.before;
-    for (int t = 0; t < LTI_LATENT_TILES; t++)
-        a->ref.tile[0][t] -= 1;
+    pretend_drift(a, 0.8); /* so that kept frames come to weigh less, too */
     assert_int_equal(lt_session_draw(s), LT_OK);
     assert_int_equal(s->watch->now.action, LT_DRIFT_SHIFTED);
     assert_true(s->watch->now.gain > 0 && s->watch->now.latent_shift > 0);
@@ -260,16 +294,9 @@ static void kept_frames_are_corrected(void **state)
         frames += f.count;
     }
     lti_watch *a = s->watch;
-    a->j.drift.phase = LTI_DRIFT_STEADY;
-    a->j.drift.shot.over = 3;
+    pretend_drift(a, 0.9);
     a->j.drift.shot.active = true;
     a->j.drift.shot.acting = 12;
-    a->j.drift.gain = 0.9;
-    a->levels = 1;
-    a->level = 5;
-    a->ref = a->j.before;
-    for (int t = 0; t < LTI_LATENT_TILES; t++)
-        a->ref.tile[0][t] -= 1;
     const lt_cache_frame *list = lt_cache_kept(lti_rollout_cache(s->rollout, false), &kept);
     const size_t n = (size_t)(a->channels * AREA);
     const float *history = s->rollout->history + (size_t)list[kept - 1].slot * n; /* it stays */
@@ -517,6 +544,7 @@ int main(void)
         cmocka_unit_test(naive_segments_tell_their_renditions),
         cmocka_unit_test(broken_blocks_are_drawn_again),
         cmocka_unit_test(what_stays_broken_is_replayed),
+        cmocka_unit_test(contrast_stays_taken_off),
         cmocka_unit_test(drawn_again_and_saved_with_corrections),
         cmocka_unit_test(kept_frames_are_corrected),
         cmocka_unit_test(kept_frames_are_changed),

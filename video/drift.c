@@ -377,9 +377,12 @@ static void turn_active(lti_drift *d, const lt_drift_vector *v)
         d->shot.active = true;
         d->shot.acting = 0;
     } else if (d->shot.active && d->gain <= 0 && v->level < 0.6) {
-        d->shot.active = false;
+        d->shot.active = d->shot.spread = false;
         d->shot.recached = false;
     }
+    /* the kind is told while it is too much: taking it off only then would come and go with it */
+    if (d->shot.active && (v->kind == LT_DRIFT_CONTRAST || v->kind == LT_DRIFT_SATURATION))
+        d->shot.spread = true;
 }
 
 /* What is measured is what has been shown, corrections included. So the part that is taken off rises as long as that is still off, and

@@ -35,6 +35,7 @@ typedef struct lti_shot {
         wander[3]; /* distance, contrast, saturation of the group before; mean of how they change */
     int32_t over;  /* up with a group at level 1 or more, to 3, down with another */
     bool active;
+    bool spread; /* since then contrast or saturation was among it, so they are taken off as well */
     int32_t acting; /* decisions at full effort since it became active */
     bool recached, stand_down;
 } lti_shot;

@@ -171,13 +171,12 @@ static double block_seconds(const lt_session *s, int32_t frames)
 static bool correct_parts(lt_session *s, const lti_latent *z, int32_t first)
 {
     lti_watch *w = s->watch;
-    const lt_drift_vector since = {.settled = w->levels > 0, .level = w->level};
+    const lt_drift_vector since = {
+        .settled = w->levels > 0, .level = w->level, .kind = w->vector.kind};
     const double gain =
         w->mode == LT_DRIFT_CORRECT && w->has_vector
             ? lti_drift_decide(&w->j.drift, &since, block_seconds(s, z->frames - first))
             : 0;
-    const bool contrast =
-        w->vector.kind == LT_DRIFT_CONTRAST || w->vector.kind == LT_DRIFT_SATURATION;
     double moved_most = 0;
     w->now.latent_shift = w->now.low_field = 0;
     for (int32_t i = 0, at = first; i < w->parts; i++) {
@@ -185,8 +184,8 @@ static bool correct_parts(lt_session *s, const lti_latent *z, int32_t first)
         lti_shift to;
         double moved = 0;
         if (w->ref.parts && w->field[i].parts) {
-            const double all =
-                lti_shift_towards(&to, &moved, &w->field[i], &w->ref, w->channels, gain, contrast);
+            const double all = lti_shift_towards(&to, &moved, &w->field[i], &w->ref, w->channels,
+                                                 gain, w->j.drift.shot.spread);
             if (all > w->now.latent_shift) w->now.latent_shift = all;
         } else {
             lti_shift_none(&to);
