@@ -135,6 +135,28 @@ static void broken_blocks_are_drawn_again(void **state)
         }
 }
 
+/* What is flat by any measure is broken even where a prompt speaks of light that changes; and not every dark thing is such a change. */
+static void black_is_not_what_was_asked_for(void **state)
+{
+    (void)state;
+    static uint8_t video[MOST * FRAME_BYTES];
+    static const char *const prompts[] = {"a red ball while the sky darkens",
+                                          "a ball before a dark blue wall"};
+    for (size_t i = 0; i < LT_COUNT(prompts); i++) {
+        world w;
+        lt_session_report r;
+        lt_session_options o = options(LT_MODE_AR, 33);
+        open_world(&w, "cpu", 1, LT_F32);
+        o.prompt = prompts[i];
+        o.drift = LT_DRIFT_CORRECT;
+        o.inject = "black,at=1";
+        render(&w, &o, video, &r);
+        assert_int_equal(r.drift_redraws, 1);
+        assert_int_equal(r.drift_replayed, 0);
+        close_world(&w);
+    }
+}
+
 /* Three draws, then the last good frame; and a model that insists on a flat picture is not fought for ever. */
 static void what_stays_broken_is_replayed(void **state)
 {
@@ -543,6 +565,7 @@ int main(void)
         cmocka_unit_test(watching_changes_no_bit),
         cmocka_unit_test(naive_segments_tell_their_renditions),
         cmocka_unit_test(broken_blocks_are_drawn_again),
+        cmocka_unit_test(black_is_not_what_was_asked_for),
         cmocka_unit_test(what_stays_broken_is_replayed),
         cmocka_unit_test(contrast_stays_taken_off),
         cmocka_unit_test(drawn_again_and_saved_with_corrections),

@@ -342,14 +342,22 @@ bool lti_drift_frame(lti_drift *d, lt_drift_vector *out, const lt_picture *p, lt
 
 /* ---- prompts ---- */
 
+/* What happens, not what is: "a dark wall" and "a sunset sky" are as light at the end as at the beginning. */
 bool lti_drift_words(const char *prompt)
 {
     static const char *const words[] = {
-        "dark",         "night falls",   "sunrise", "sunset",     "sun rises",   "sun sets",
-        "sun comes up", "sun goes down", "bright",  "gets light", "grows light", "fade",
-        "dim",          "dusk",          "dawn",    "twilight",   "lightning",   "flash",
-        "storm",        "explo",         "flicker", "strobe",     "lights go",   "lights turn",
-        "eclipse",      "firework",      "cuts to", "zoom"};
+        "darkens",        "darkening",    "gets dark",      "getting dark",  "grows dark",
+        "growing dark",   "becomes dark", "turns dark",     "goes dark",     "brightens",
+        "brightening",    "gets bright",  "getting bright", "grows bright",  "growing bright",
+        "becomes bright", "turns bright", "gets light",     "getting light", "grows light",
+        "growing light",  "dims",         "dimming",        "gets dim",      "grows dim",
+        "fades",          "fading",       "night falls",    "nightfall",     "dusk falls",
+        "twilight falls", "dawn breaks",  "day breaks",     "daybreak",      "sunrise",
+        "sun rises",      "sun comes up", "sun sets",       "sun goes down", "rising sun",
+        "setting sun",    "sun rising",   "sun setting",    "lightning",     "flashes",
+        "flashing",       "flickers",     "flickering",     "strobe",        "explodes",
+        "exploding",      "explosion",    "storm comes",    "storm breaks",  "lights go",
+        "lights turn",    "eclipse",      "firework",       "cuts to",       "zoom"};
     for (size_t i = 0; i < LT_COUNT(words); i++)
         if (strcasestr(prompt, words[i])) return true;
     return false;

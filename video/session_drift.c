@@ -135,13 +135,15 @@ static void mean_field(const lti_watch *w, lti_field *out)
         if (w->field[i].parts) lti_field_add(out, &w->field[i], w->channels);
 }
 
-/* Flat or noise, where nothing says that the picture is to change. */
+/* Flat or noise; where the picture is to change, what was before is no measure, as for a first block. */
 static bool looks_broken(const lti_watch *w)
 {
+    static const lti_field nothing;
+    const bool asked = w->j.drift.hold || w->j.drift.tolerant;
     lti_field mean;
-    if (w->j.drift.hold || w->j.drift.tolerant || w->j.broken_before) return false;
+    if (w->j.broken_before) return false;
     mean_field(w, &mean);
-    return mean.parts && lti_field_broken(&mean, &w->j.before, w->channels);
+    return mean.parts && lti_field_broken(&mean, asked ? &nothing : &w->j.before, w->channels);
 }
 
 static void replay(lti_watch *w, const lti_latent *z, int32_t first)
