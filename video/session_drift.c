@@ -141,7 +141,6 @@ static bool looks_broken(const lti_watch *w)
     static const lti_field nothing;
     const bool asked = w->j.drift.hold || w->j.drift.tolerant;
     lti_field mean;
-    if (w->j.broken_before) return false;
     mean_field(w, &mean);
     return mean.parts && lti_field_broken(&mean, asked ? &nothing : &w->j.before, w->channels);
 }
@@ -253,8 +252,6 @@ static lt_status settle_block(lt_session *s, const lti_latent *z, int32_t first,
         LT_TRY(escalate(s));
     }
     decide_weights(s);
-    mean_field(w, &w->j.before);
-    keep_good(w, z);
     return LT_OK;
 }
 
@@ -275,12 +272,18 @@ static lt_status judge(lt_session *s, const lti_latent *z, int32_t first, int32_
     take_fields(w, z, first, s->pushed == 0);
     const bool finite = !failed && all_finite(z, first);
     const bool broken = !finite || looks_broken(w);
-    if (broken) w->now.kind = LT_DRIFT_BROKEN;
-    if (!broken || w->mode != LT_DRIFT_CORRECT) {
+    /* a model that insists on a flat picture has its way with the next block */
+    const bool objects = broken && !(finite && w->j.broken_before);
+    if (objects) w->now.kind = LT_DRIFT_BROKEN;
+    if (!objects || w->mode != LT_DRIFT_CORRECT) {
         w->j.broken_before = broken;
-        w->now.alarm = broken;
+        w->now.alarm = objects;
         if (!finite) return LT_OK; /* watched only: nothing to compare */
-        return settle_block(s, z, first, dirty);
+        LT_TRY(settle_block(s, z, first, dirty));
+        if (broken) return LT_OK; /* no measure for what comes, and nothing to stand in for it */
+        mean_field(w, &w->j.before);
+        keep_good(w, z);
+        return LT_OK;
     }
     if (attempt + 1 < MOST_DRAWS) {
         *again = true;
@@ -288,8 +291,7 @@ static lt_status judge(lt_session *s, const lti_latent *z, int32_t first, int32_
         return LT_OK;
     }
     w->now.alarm = true;
-    w->j.broken_before =
-        finite; /* a model that insists on a flat picture has its way with the next block */
+    w->j.broken_before = finite;
     if (!w->j.has_good)
         return lti_fail(s->ctx, LT_ERR_NUMERIC, "the first block is broken in %d attempts",
                         MOST_DRAWS);
