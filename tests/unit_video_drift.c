@@ -476,6 +476,9 @@ static void kept_frames_weigh_less_for_a_while(void **state)
     for (int i = 0; i < 10; i++)
         lti_drift_weigh(&d);
     assert_true(d.sink_weight == 1);
+    d.past_weight = d.sink_weight = 0.5;
+    lti_drift_prompt(&d, 2, false);
+    assert_true(d.past_weight == 1 && d.sink_weight == 1);
 }
 
 /* What does not help is tried in another way once, and then given up for this shot; what was spent comes back with time. */

@@ -367,6 +367,7 @@ void lti_drift_prompt(lti_drift *d, int32_t groups, bool changes)
 {
     leave_shot(d, true);
     d->past_age = 0;
+    d->past_weight = d->sink_weight = 1; /* they were for the drift of another shot */
     d->hold = groups;
     d->tolerant = changes ? groups + (int32_t)ceil(tolerant_seconds / group_seconds(d)) : 0;
 }

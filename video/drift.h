@@ -88,7 +88,8 @@ void lti_drift_begin(lti_drift *d, double frame_seconds, int32_t group);
 enum { LTI_DRIFT_SEAM = 1, LTI_DRIFT_END = 2 };
 bool lti_drift_frame(lti_drift *d, lt_drift_vector *out, const lt_picture *p, lti_tiles tile,
                      int flags);
-/* The next frame is of a new prompt, that turns over `groups` groups. `changes`: its words speak of light that changes. */
+/* The next frame is of a new prompt, that turns over `groups` groups; kept frames weigh as much as ever again. `changes`: its words speak
+ * of light that changes. */
 void lti_drift_prompt(lti_drift *d, int32_t groups, bool changes);
 /* Words of light that changes: "darkens", "sunrise". */
 bool lti_drift_words(const char *prompt);
