@@ -353,6 +353,7 @@ static double loop(const drifter *a, bool correct)
     for (int k = 0; k < a->blocks; k++) {
         double gain = k && correct ? lti_drift_decide(&d, &v, a->seconds) : 0;
         if (a->contrast && !d.shot.spread) gain = 0;
+        if (correct) lti_drift_escalates(&d, a->seconds < 1);
         const bool drifts = k * a->seconds > 6.5;
         own += drifts ? a->by : 0;
         light = (a->forgets ? own : light + (drifts ? a->by : 0)) * (1 - gain);
@@ -373,6 +374,7 @@ static double loop(const drifter *a, bool correct)
         }
         if (fabs(light) > worst) worst = fabs(light);
     }
+    assert_false(d.shot.stand_down);
     assert_int_equal(d.shots, 1); /* however far it goes: nothing else was asked for */
     lt_measure_destroy(&m);
     close_bench(&b);
@@ -492,11 +494,18 @@ static void budgets(void **state)
     int escalated = 0, until = 0;
     for (int i = 0; i < 60; i++) {
         const double g = lti_drift_decide(&d, &v, 0.75);
-        escalated += lti_drift_escalates(&d);
+        escalated += lti_drift_escalates(&d, true);
         if (g > 0) until = i;
     }
     assert_int_equal(escalated, 1);
     assert_true(d.shot.stand_down && until < 45);
+    lti_drift_begin(&d, frame_seconds, GROUP);
+    d.shot.over = 2;
+    for (int i = 0; i < 12; i++) { /* nothing else to try, by segments */
+        lti_drift_decide(&d, &v, 4.5);
+        assert_false(lti_drift_escalates(&d, false));
+    }
+    assert_true(d.shot.stand_down);
     lti_drift_begin(&d, frame_seconds, GROUP);
     d.shot.over = 2;
     d.spent = 1.5;

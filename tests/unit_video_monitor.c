@@ -349,6 +349,32 @@ static void kept_frames_are_corrected(void **state)
     close_world(&w);
 }
 
+/* Segments keep no frames that could be corrected: what has not helped for six of them is left alone. */
+static void segments_that_do_not_get_better_are_left_alone(void **state)
+{
+    (void)state;
+    world w;
+    lt_frames f;
+    lt_session_report r;
+    lt_session_options o = options(LT_MODE_EXTEND, 49);
+    o.drift = LT_DRIFT_CORRECT;
+    open_world(&w, "cpu", 1, LT_F32);
+    lt_session *s = create(&w, &o);
+    do
+        assert_int_equal(lt_session_next(s, &f), LT_OK);
+    while (!lti_session_wants_segment(s));
+    lti_watch *a = s->watch;
+    pretend_drift(a, 0.9);
+    a->j.drift.shot.active = true;
+    a->j.drift.shot.acting = 6;
+    assert_int_equal(lt_session_next(s, &f), LT_OK);
+    assert_true(a->j.drift.shot.stand_down);
+    lt_session_get_report(s, &r);
+    assert_int_equal(r.drift_recached, 0);
+    lt_session_destroy(&s);
+    close_world(&w);
+}
+
 /* A kept frame that becomes noise is seen in what is drawn from then on, and in nothing before. */
 static void kept_frames_are_changed(void **state)
 {
@@ -577,6 +603,7 @@ int main(void)
         cmocka_unit_test(contrast_stays_taken_off),
         cmocka_unit_test(drawn_again_and_saved_with_corrections),
         cmocka_unit_test(kept_frames_are_corrected),
+        cmocka_unit_test(segments_that_do_not_get_better_are_left_alone),
         cmocka_unit_test(kept_frames_are_changed),
         cmocka_unit_test(faults_as_text),
         cmocka_unit_test(what_faults_do),

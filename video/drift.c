@@ -427,12 +427,12 @@ void lti_drift_weigh(lti_drift *d)
     d->sink_weight = towards(d->sink_weight, stands ? least : 1);
 }
 
-bool lti_drift_escalates(lti_drift *d)
+bool lti_drift_escalates(lti_drift *d, bool kept)
 {
-    enum { PATIENCE = 12 };                                        /* decisions */
-    if (d->shot.acting < PATIENCE || d->level < 1.5) return false; /* or it helps */
+    const int32_t patience = kept ? 12 : 6; /* decisions; a segment is as long as several blocks */
+    if (d->shot.acting < patience || d->level < 1.5) return false; /* or it helps */
     d->shot.acting = 0;
-    if (d->shot.recached) {
+    if (d->shot.recached || !kept) {
         d->shot.stand_down = true; /* leave it as it is rather than fight */
         return false;
     }

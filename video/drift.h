@@ -100,8 +100,8 @@ double lti_drift_decide(lti_drift *d, const lt_drift_vector *v, double seconds);
  * has not been enough, less of the sink where the picture has come to stand still. A step of 0.1 a decision, 0.5 at least: what is not
  * seen cannot be copied, but what is hardly seen is forgotten. */
 void lti_drift_weigh(lti_drift *d);
-/* Kept frames are to be corrected too, now. True once a shot. */
-bool lti_drift_escalates(lti_drift *d);
+/* Kept frames are to be corrected too, now. True once a shot; then, or where there are none (`kept`), what does not help is given up. */
+bool lti_drift_escalates(lti_drift *d, bool kept);
 /* To a file, or from one. */
 LT_MUST_USE lt_status lti_drift_state(lti_drift *d, lti_state *io);
 

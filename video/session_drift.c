@@ -234,8 +234,7 @@ static void decide_weights(lt_session *s)
 static lt_status escalate(lt_session *s)
 {
     lti_watch *w = s->watch;
-    if (w->mode != LT_DRIFT_CORRECT || !s->rollout || !lti_drift_escalates(&w->j.drift))
-        return LT_OK;
+    if (w->mode != LT_DRIFT_CORRECT || !lti_drift_escalates(&w->j.drift, s->rollout)) return LT_OK;
     w->now.action = LT_DRIFT_RECACHED;
     s->report.drift_recached++;
     return lti_rollout_change_kept(s->rollout, w->j.shift.scale, w->j.shift.offset, false);
