@@ -297,11 +297,30 @@ static drawn_scene flickers(double t)
     return s;
 }
 
+/* From night to day: what a cut does to the light is no flicker. */
+static drawn_scene cuts_once(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.place = t > 15;
+    s.light = t > 15 ? 2 : -4;
+    return s;
+}
+
 static drawn_scene blacks_out(double t)
 {
     drawn_scene s = plain_scene(1.1 * t);
     if (t > 15) s.light = -20;
     return s;
+}
+
+static void a_cut_does_not_flicker(void **state)
+{
+    (void)state;
+    const verdict v = watch(cuts_once, 30);
+    print_message("a cut: %lld shots, %d alarms\n", (long long)v.shots, v.alarms);
+    assert_int_equal(v.shots, 2);
+    assert_int_equal(v.alarms, 0);
+    assert_true(v.told[LT_DRIFT_FLICKER] < 0);
 }
 
 static void other_faults_are_told(void **state)
@@ -585,6 +604,7 @@ int main(void)
         cmocka_unit_test(drift_is_found_within_three_segments),
         cmocka_unit_test(what_follows_a_slow_change_is_compared_anew),
         cmocka_unit_test(other_faults_are_told),
+        cmocka_unit_test(a_cut_does_not_flicker),
         cmocka_unit_test(the_loop_holds),
         cmocka_unit_test(gain_has_a_dead_band_and_a_rate),
         cmocka_unit_test(kept_frames_weigh_less_for_a_while),

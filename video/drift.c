@@ -60,7 +60,10 @@ static void leave_shot(lti_drift *d, bool cut)
     d->phase = LTI_DRIFT_SETTLING;
     d->shot = (lti_shot){0};
     d->quiet = 0;
-    if (cut) d->gain = 0;
+    if (cut) {
+        d->gain = 0;
+        d->lumas = 0; /* the step is no flicker */
+    }
     d->still_shot = d->strange = 0;
 }
 
