@@ -341,6 +341,30 @@ static void a_cut_forgets_everything(void **state)
     close_world(&w);
 }
 
+/* A shot whose opening came out broken would come out so again with the same noise. */
+static void an_opening_drawn_again_is_another(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w);
+    contents opened[3];
+    for (int i = 0; i < 3; i++) {
+        lti_rollout *r = open_rollout(&w, "self-forcing:window=6,block=2,first=1,switch=cut", 0, 1);
+        draw(&w, r, NULL);
+        keep(&w, r);
+        assert_int_equal(lti_rollout_prompt(r, prompt(&w, 1), ROWS, true), LT_OK);
+        assert_int_equal(lti_rollout_draw(r, i / 2), LT_OK);
+        opened[i] = look(&w, r, false);
+        assert_int_equal(opened[i].count, 1);
+        lti_rollout_destroy(&r);
+    }
+    assert_true(same_rows(&opened[0], &opened[1]));
+    assert_false(same_rows(&opened[0], &opened[2]));
+    for (int i = 0; i < 3; i++)
+        forget(&opened[i]);
+    close_world(&w);
+}
+
 /* Cancelled at its first pass, then drawn again: the same bits. */
 static void can_begin_again(const char *policy)
 {
@@ -395,6 +419,7 @@ int main(void)
         cmocka_unit_test(a_thousand_blocks_are_alike),
         cmocka_unit_test(recached_frames_are_as_if_given),
         cmocka_unit_test(a_cut_forgets_everything),
+        cmocka_unit_test(an_opening_drawn_again_is_another),
         cmocka_unit_test(a_renewal_can_begin_again),
         cmocka_unit_test(a_second_clean_pass_changes_nothing),
         cmocka_unit_test(changed_frames_are_seen_by_all_branches),

@@ -185,8 +185,7 @@ static lt_status draw_noise(lti_rollout *r, float *to, int32_t step)
 {
     enum { OPENING = 0x2000 }; /* its noise, beside that of the block after it */
     if (r->probe.noise) return r->probe.noise(r->probe.user, to, r->block, step, r->frames);
-    if (r->opening) return lti_rollout_noise(r, to, 0, OPENING + step + 1);
-    return lti_rollout_noise(r, to, r->attempt, step + 1);
+    return lti_rollout_noise(r, to, r->attempt, (r->opening ? OPENING : 0) + step + 1);
 }
 
 lt_status lti_rollout_mix(lti_rollout *r, float *out, const float *x)
