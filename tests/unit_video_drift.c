@@ -297,6 +297,40 @@ static drawn_scene flickers(double t)
     return s;
 }
 
+/* A white wall with a disc before it, from the beginning or from a cut on. */
+static drawn_scene white_wall(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.light = 6;
+    return s;
+}
+
+static drawn_scene cuts_to_white(double t)
+{
+    drawn_scene s = white_wall(t);
+    s.place = t > 15;
+    s.light = t > 15 ? 6 : 0;
+    return s;
+}
+
+static drawn_scene burns(double t)
+{
+    drawn_scene s = plain_scene(1.1 * t);
+    s.light = t > 15 ? 1 + 0.03 * (t - 15) : 1;
+    return s;
+}
+
+static void white_is_no_alarm_for_ever(void **state)
+{
+    (void)state;
+    const int wall = watch(white_wall, 30).alarms, cut = watch(cuts_to_white, 60).alarms,
+              blown = watch(burns, 100).alarms;
+    print_message("alarms: a white wall %d, after a cut %d, burning out %d\n", wall, cut, blown);
+    assert_int_equal(wall, 0);
+    assert_true(cut > 0 && cut < 5);
+    assert_true(blown > 20);
+}
+
 /* From night to day: what a cut does to the light is no flicker. */
 static drawn_scene cuts_once(double t)
 {
@@ -604,6 +638,7 @@ int main(void)
         cmocka_unit_test(drift_is_found_within_three_segments),
         cmocka_unit_test(what_follows_a_slow_change_is_compared_anew),
         cmocka_unit_test(other_faults_are_told),
+        cmocka_unit_test(white_is_no_alarm_for_ever),
         cmocka_unit_test(a_cut_does_not_flicker),
         cmocka_unit_test(the_loop_holds),
         cmocka_unit_test(gain_has_a_dead_band_and_a_rate),

@@ -87,6 +87,7 @@ static void take(lti_drift *d, lti_tiles mean, const lt_picture *p)
     s->saturation += k * (p->saturation - s->saturation);
     s->sharpness += k * (p->sharpness - s->sharpness);
     s->motion += k * (p->motion - s->motion);
+    s->white |= p->blown;
     d->use = s->groups == 1 ? LTI_DRIFT_FIRST : LTI_DRIFT_MORE;
 }
 
@@ -260,6 +261,12 @@ static bool goes_on(lti_drift *d, lti_tiles mean, double fast)
            lti_tiles_together(without, d->group_mean[1]) > least;
 }
 
+/* What was white from the beginning of its shot, or of the video, is so. */
+static bool burns_out(const lti_drift *d, const lt_picture *p)
+{
+    return p->blown && d->shots && !d->shot.white;
+}
+
 static void end_group(lti_drift *d, lt_drift_vector *v)
 {
     static lti_tiles nothing;
@@ -285,7 +292,7 @@ static void end_group(lti_drift *d, lt_drift_vector *v)
         compare(d, v, d->smooth);
     } else if (!v->settled)
         v->kind = LT_DRIFT_CHANGE;
-    if (v->picture.black || v->picture.blown) {
+    if (v->picture.black || burns_out(d, &v->picture)) {
         v->kind = LT_DRIFT_BLACK;
         v->alarm = true;
     }

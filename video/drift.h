@@ -31,6 +31,7 @@ typedef struct lti_shot {
     lti_tiles tile;
     double contrast, saturation, sharpness, motion; /* means of pictures */
     int32_t groups;                                 /* it is the mean of */
+    bool white;                                     /* one of them was blown: a white wall, say */
     double before[3],
         wander[3]; /* distance, contrast, saturation of the group before; mean of how they change */
     int32_t over;  /* up with a group at level 1 or more, to 3, down with another */

@@ -29,7 +29,7 @@ static lt_status shot_state(lti_state *io, lti_shot *s)
     LT_TRY(lti_state_int32(io, "groups of a reference", &s->groups, 0, 1 << 20));
     LT_TRY(lti_state_int32(io, "groups that drift", &s->over, 0, 3));
     LT_TRY(lti_state_int32(io, "decisions", &s->acting, 0, 1 << 30));
-    bool *const flag[] = {&s->active, &s->spread, &s->recached, &s->stand_down};
+    bool *const flag[] = {&s->white, &s->active, &s->spread, &s->recached, &s->stand_down};
     for (size_t i = 0; i < LT_COUNT(flag); i++)
         LT_TRY(lti_state_bool(io, "a flag", flag[i]));
     return LT_OK;

@@ -350,7 +350,7 @@ typedef enum lt_drift_kind {
     LT_DRIFT_SHARPNESS, /* this and the next two are told, not corrected */
     LT_DRIFT_MOTION,
     LT_DRIFT_FLICKER,
-    LT_DRIFT_BLACK, /* nearly every pixel, or blown out */
+    LT_DRIFT_BLACK, /* nearly every pixel, or blown out where the shot was not */
     LT_DRIFT_BROKEN /* numbers that are not finite, or a latent that is flat or noise */
 } lt_drift_kind;
 typedef enum lt_drift_action {
