@@ -136,14 +136,14 @@ static drawn_scene flashes(double t)
 static drawn_scene zooms(double t)
 {
     drawn_scene s = plain_scene(t);
-    s.zoom = 1 + 0.03 * fmin(t, 20);
+    s.zoom = 1 + 0.03 * t;
     return s;
 }
 
 static drawn_scene shakes(double t)
 {
     drawn_scene s = plain_scene(t);
-    s.zoom = 1 + 0.03 * fmin(t, 20);
+    s.zoom = 1 + 0.02 * sin(3 * t);
     return s;
 }
 
