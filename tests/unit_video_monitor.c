@@ -304,6 +304,41 @@ static void drawn_again_and_saved_with_corrections(void **state)
     close_world(&w);
 }
 
+/* Saved after any group, those of a block that is not finite too: every vector after it is what it would have been. As nobody corrects,
+ * the next block cannot be drawn. */
+static void saved_while_watching(void **state)
+{
+    (void)state;
+    char path[64];
+    world w;
+    lt_frames f;
+    lt_session_options o = options(LT_MODE_AR, 49);
+    o.drift = LT_DRIFT_WATCH;
+    o.inject = "nan,at=2,for=0.5";
+    snprintf(path, sizeof path, "%s/saved", folder);
+    open_world(&w, "cpu", 1, LT_F32);
+    for (int at = 1; at <= 6; at++) {
+        lt_session *s = create(&w, &o), *again;
+        for (int i = 0; i < at; i++)
+            assert_int_equal(lt_session_next(s, &f), LT_OK);
+        if (lt_session_save(s, path) < 0) fail_msg("%s", lt_error(w.ctx));
+        if (lt_session_restore(&again, w.model, path, NULL) < 0) fail_msg("%s", lt_error(w.ctx));
+        const int64_t known = lt_session_drift(s) ? lt_session_drift(s)->first_frame : -1;
+        while (lt_session_next(s, &f) == LT_OK && lt_session_next(again, &f) == LT_OK) {
+            const lt_drift_vector *a = lt_session_drift(s), *b = lt_session_drift(again);
+            assert_int_equal(!a, !b);
+            if (!a || a->first_frame == known) continue; /* its picture is not saved */
+            assert_true(a->first_frame == b->first_frame && a->kind == b->kind);
+            assert_true(a->picture.motion == b->picture.motion);
+            assert_true(a->sink_weight == b->sink_weight && a->level == b->level);
+        }
+        lt_session_destroy(&s);
+        lt_session_destroy(&again);
+    }
+    unlink(path);
+    close_world(&w);
+}
+
 /* Corrections that have not helped for a dozen decisions are put into the kept frames too, once, and the video goes on. */
 static void kept_frames_are_corrected(void **state)
 {
@@ -602,6 +637,7 @@ int main(void)
         cmocka_unit_test(what_stays_broken_is_replayed),
         cmocka_unit_test(contrast_stays_taken_off),
         cmocka_unit_test(drawn_again_and_saved_with_corrections),
+        cmocka_unit_test(saved_while_watching),
         cmocka_unit_test(kept_frames_are_corrected),
         cmocka_unit_test(segments_that_do_not_get_better_are_left_alone),
         cmocka_unit_test(kept_frames_are_changed),

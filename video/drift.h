@@ -116,5 +116,7 @@ static inline void lti_tile_part(int32_t n, int i, int32_t *begin, int32_t *end)
 
 /* measure.c: of the last frame that was measured. */
 void lti_measure_tiles(const lt_measure *m, lti_tiles tile);
+/* To a file, or from one: the picture before, which motion is measured against. */
+LT_MUST_USE lt_status lti_measure_state(lt_measure *m, lti_state *io);
 
 #endif

@@ -354,3 +354,13 @@ double lt_colour_distance(const lt_picture *a, const lt_picture *b)
     const double l = b->lightness - a->lightness, u = b->a - a->a, v = b->b - a->b;
     return sqrt(l * l + u * u + v * v);
 }
+
+/* ---- to a file and back ---- */
+
+lt_status lti_measure_state(lt_measure *m, lti_state *io)
+{
+    LT_TRY(lti_state_bool(io, "there is a picture before", &m->begun));
+    LT_TRY(lti_state_int32(io, "pictures that stood still", &m->still, 0, INT32_MAX));
+    if (!m->begun) return LT_OK;
+    return lti_state_bytes(io, m->before, (size_t)m->w * (size_t)m->h * sizeof *m->before);
+}

@@ -277,7 +277,11 @@ static lt_status judge(lt_session *s, const lti_latent *z, int32_t first, int32_
     if (!objects || w->mode != LT_DRIFT_CORRECT) {
         w->j.broken_before = broken;
         w->now.alarm = objects;
-        if (!finite) return LT_OK; /* watched only: nothing to compare */
+        if (!finite) { /* watched only: nothing to compare */
+            for (int32_t i = 0; i < w->parts; i++)
+                w->field[i].parts = 0;
+            return LT_OK;
+        }
         LT_TRY(settle_block(s, z, first, dirty));
         if (broken) return LT_OK; /* no measure for what comes, and nothing to stand in for it */
         mean_field(w, &w->j.before);
@@ -477,7 +481,6 @@ static lt_status judge_state(lt_session *s, lti_judge *j, lti_state *io)
     return lti_state_bytes(io, j->good, (size_t)(channels * area(s)) * sizeof(float));
 }
 
-/* The picture before is not in it: the motion of one frame is told as 0, and nothing else depends on it. */
 lt_status lti_watch_state(lt_session *s, lti_state *io)
 {
     if (io->reading) LT_TRY(lti_watch_open(s));
@@ -499,5 +502,6 @@ lt_status lti_watch_state(lt_session *s, lti_state *io)
     LT_TRY(lti_state_real(io, "level", &w->level, 0, 1e9));
     LT_TRY(lti_state_int32(io, "levels", &w->levels, 0, 3));
     LT_TRY(lti_state_int(io, "block of the vector", &w->vector.block, 0, INT64_MAX));
+    LT_TRY(lti_measure_state(w->measure, io));
     return vector_state(io, &w->vector);
 }

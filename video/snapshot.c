@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static const uint64_t magic = 0x0a6e6f6973736573; /* "session\n" */
-enum { VERSION = 5, MAX_LIST = 1024, MAX_WORD = 256 };
+enum { VERSION = 6, MAX_LIST = 1024, MAX_WORD = 256 };
 
 typedef struct head {
     char *family, *isa, *negative, *cache, *attention, *prompt, *present, *inject;
