@@ -418,6 +418,17 @@ static const char *change_of_light(const float *light, int n)
     return change < 0.8f ? "darkens" : change > 1.25f ? "sunrise" : "steady";
 }
 
+/* A sun that rises again and again has not risen: light that changes does not come back by 0.15 of full daylight. */
+static bool goes_one_way(const float *light, int n, bool up)
+{
+    float far = light[0];
+    for (int i = 1; i < n; i++) {
+        if (up ? far - light[i] > 0.15f : light[i] - far > 0.15f) return false;
+        if (up ? light[i] > far : light[i] < far) far = light[i];
+    }
+    return true;
+}
+
 enum { MAX_LOOKS = 80 }; /* steps are count / 40, rounded down */
 
 static void find_motion(lti_toy *out, eye *e, const float *light, const uint8_t *frames,
@@ -460,9 +471,12 @@ static void look(lti_toy *out, eye *e, const uint8_t *frames, int32_t count)
                        .floor = !strcmp(out->ground, "checker") || !strcmp(out->ground, "grass"),
                        .rises = !strcmp(out->light, "sunrise")};
     find_motion(out, e, light, frames, count, step);
-    if (!out->colour || strcmp(out->colour, colours[WHITE]) != 0) return;
-    e->sight.pale = true;
-    find_motion(out, e, light, frames, count, step);
+    if (out->colour && !strcmp(out->colour, colours[WHITE])) {
+        e->sight.pale = true;
+        find_motion(out, e, light, frames, count, step);
+    }
+    if (strcmp(out->light, "steady") != 0 && !goes_one_way(light, lights, e->sight.rises))
+        out->light = "unsteady";
 }
 
 lt_status lti_toy_read(lti_toy *out, lt_ctx *ctx, const uint8_t *frames, int32_t count)

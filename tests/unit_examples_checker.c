@@ -260,6 +260,32 @@ static void sees_when_nothing_is_there(void **state)
     assert_int_equal(lti_toy_read(&got, ctx, clip, 1), LT_OK);
 }
 
+/* A sun that is up and begins to rise again is no sunrise, though it is lighter in the end than it was at first. */
+static void light_that_comes_back(void **state)
+{
+    enum { SHOWN = 24 };
+    static uint8_t clip[SHOWN * TOY_BYTES];
+    static float back[TOY_BYTES];
+    static const char *const light[] = {"sunrise", "darkens"};
+    lt_ctx *ctx = *state;
+    for (int k = 0; k < 2; k++)
+        for (int again = 0; again < 2; again++) {
+            const toy_scene s = {.is = {"grass", "red", "square", "still", light[k]},
+                                 .radius = 22,
+                                 .x = 64,
+                                 .y = 80,
+                                 .speed = 1};
+            lti_toy got;
+            lti_toy_background(back, "grass", 0);
+            for (int i = 0; i < SHOWN; i++)
+                toy_frame(clip + (size_t)i * TOY_BYTES, &s, back,
+                          5.0f * (float)(again && i > 11 ? i - 12 : i));
+            assert_int_equal(lti_toy_read(&got, ctx, clip, SHOWN), LT_OK);
+            assert_string_equal(got.light, again ? "unsteady" : light[k]);
+            assert_string_equal(got.colour, "red");
+        }
+}
+
 /* An outline that trembles by a few degrees from frame to frame comes to many in five seconds, but it is turned by none. */
 static void what_trembles_does_not_spin(void **state)
 {
@@ -322,9 +348,8 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_as_python_does),
-        cmocka_unit_test(sees_when_nothing_is_there),
-        cmocka_unit_test(what_trembles_does_not_spin),
+        cmocka_unit_test(answers_as_python_does), cmocka_unit_test(sees_when_nothing_is_there),
+        cmocka_unit_test(light_that_comes_back),  cmocka_unit_test(what_trembles_does_not_spin),
         cmocka_unit_test(pages_stand_alone),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

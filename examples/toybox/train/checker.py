@@ -171,7 +171,13 @@ def read(clip):
     found = _object(clip, times, lights, back, g, light == "sunrise", False)
     if found["colour"] == "white":
         found = _object(clip, times, lights, back, g, light == "sunrise", True)
-    return {"ground": g, **found, "light": light}
+    return {"ground": g, **found, "light": light if _goes_one_way(lights, light) else "unsteady"}
+
+
+def _goes_one_way(lights, light):
+    """A sun that rises again and again has not risen: light that changes does not come back by 0.15 of full daylight."""
+    up = np.array(lights) * (1 if light == "sunrise" else -1)
+    return light == "steady" or (np.maximum.accumulate(up) - up).max() <= 0.15
 
 
 def _object(clip, times, lights, back, g, rises, pale):
