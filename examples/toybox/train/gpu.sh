@@ -1,7 +1,7 @@
 #!/bin/bash
 # Continues the training of the transformer on one GPU in under ten minutes. Run it on the machine with the GPU, from
 # this folder. It goes on from the model folder, or from the state of another run (encoder.pt, stats.pt, spiece.model, dit.pt) in
-# STATE, and writes the new state to OUT.
+# STATE, and writes the new state to OUT; what is in OUT already goes on.
 #   OUT=out bash gpu.sh [minutes]
 # Not yet run on a GPU: rehearsed on a CPU with DEVICE=cpu BATCH=2 (same code path, tiny batches).
 set -euo pipefail
@@ -9,7 +9,9 @@ minutes=${1:-8}
 out=${OUT:?folder for the result}
 device=${DEVICE:-cuda} big=${BATCH:-256} small=$(( ${BATCH:-256} / 2 ))
 mkdir -p "$out"
-if [ -n "${STATE:-}" ]; then
+if [ -f "$out/dit.pt" ]; then
+    echo "going on with $out/dit.pt"
+elif [ -n "${STATE:-}" ]; then
     cp "$STATE"/{encoder.pt,stats.pt,spiece.model,dit.pt} "$out"/
 else
     python unpack.py .. --work "$out"
