@@ -9,11 +9,14 @@
 #include <libavutil/opt.h>
 #include <libswscale/swscale.h>
 
+enum { READ_AHEAD = 64 };
+
 struct lti_encoder {
     lt_ctx *ctx;
     lti_encoder_options o;
     AVCodecContext *enc, *jpeg; /* jpeg: when first asked for */
     struct SwsContext *to_jpeg;
+    uint8_t *padded; /* a picture, with room behind it: libswscale reads ahead */
     AVFrame *frame, *jpeg_frame;
     AVPacket *pkt;
     int64_t count;
@@ -154,7 +157,9 @@ static lt_status open_jpeg(lti_encoder *e)
     LT_TRY(open_frame(e, &e->jpeg_frame, c));
     e->to_jpeg = sws_getContext(c->width, c->height, AV_PIX_FMT_RGB24, c->width, c->height,
                                 c->pix_fmt, SWS_BILINEAR | SWS_ACCURATE_RND, NULL, NULL, NULL);
-    if (!e->to_jpeg) return lti_fail(e->ctx, LT_ERR_MEM, "no memory for a colour conversion");
+    e->padded = av_mallocz(3 * (size_t)e->o.width * (size_t)e->o.height + READ_AHEAD);
+    if (!e->to_jpeg || !e->padded)
+        return lti_fail(e->ctx, LT_ERR_MEM, "no memory for a colour conversion");
     e->jpeg_frame->quality = c->global_quality;
     return LT_OK;
 }
@@ -187,7 +192,8 @@ lt_status lti_live_encoder_jpeg(lti_encoder *e, const uint8_t *rgb, const lti_un
     if (!e->to_jpeg) LT_TRY(open_jpeg(e));
     if (av_frame_make_writable(e->jpeg_frame) < 0)
         return lti_fail(e->ctx, LT_ERR_MEM, "no memory for a frame");
-    const uint8_t *const from[4] = {rgb};
+    memcpy(e->padded, rgb, 3 * (size_t)e->o.width * (size_t)e->o.height);
+    const uint8_t *const from[4] = {e->padded};
     const int stride[4] = {3 * e->o.width};
     sws_scale(e->to_jpeg, from, stride, 0, e->o.height, e->jpeg_frame->data,
               e->jpeg_frame->linesize);
@@ -205,6 +211,7 @@ void lti_live_encoder_close(lti_encoder **encoder)
     avcodec_free_context(&e->enc);
     avcodec_free_context(&e->jpeg);
     sws_freeContext(e->to_jpeg);
+    av_free(e->padded);
     av_frame_free(&e->frame);
     av_frame_free(&e->jpeg_frame);
     av_packet_free(&e->pkt);
