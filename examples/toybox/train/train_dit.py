@@ -24,7 +24,7 @@ from text import Tokenizer
 
 INSIDE = (3, 6, 12, 18, 24, 36, 90)  # where windows from inside a clip begin, in latent frames; what moves wraps after 25 to 30
 RARE = (("still", "up", "spin", "star", "ball", "ring"), ("still", "still", "up", "up", "bounce", "spin"),
-        ("still", "still", "up", "up", "spin", "bounce"))  # shown more often: in single frames, starts, longer windows
+        ("sunrise", "sunrise", "sunrise", "still", "up", "spin"))  # shown more often: in single frames, starts, longer windows
 
 
 class Pool:
@@ -68,7 +68,8 @@ class Pool:
         n, rare = self.frames, {}
         if self.rng.random() < self.rare:  # what differs by a few pixels alone is learned last
             names = RARE[0 if n == 1 else 1 if n <= 1 + self.block else 2]
-            rare = {"shape" if names[k] in world.SHAPES else "motion": names[k] for k in [self.rng.integers(len(names))]}
+            name = names[self.rng.integers(len(names))]
+            rare = {key: name for key, known in (("shape", world.SHAPES), ("motion", world.MOTIONS), ("light", world.LIGHTS)) if name in known}
         s = world.sample_scene(self.rng, **rare)
         ts = np.arange(4 * n - 3) if self.first == 0 else np.arange(4 * self.first - 4, 4 * (self.first + n) - 3)
         clips = [world.render(s, ts)]
@@ -173,13 +174,16 @@ def causal_levels(b, n, block, first):
     return s[:, g], past[:, g]
 
 
-def cut_in(data, levels, block, rng):
+def cut_in(data, levels, block, rng, scenes):
     """A change of prompt: before a block of each clip stand frames of another one, as when kept frames are computed again under the
-    new prompt. Only what follows is trained."""
+    new prompt; it goes on from its beginning. Only what follows is trained. A clip in which the sun rises stays as it is: of dark frames
+    after bright ones a model learns that a sunrise may begin anew at any time."""
     n = levels.shape[1]
     at = 1 + block * int(rng.integers((n - 1) // block))
     levels[:, :at] = 0
-    return [torch.cat([x.roll(1, 0).narrow(axis, 0, at), x.narrow(axis, 1, n - at)], axis) for x, axis in zip(data, (2, 2, 2, 1))]
+    whole = torch.tensor([s["light"] == "sunrise" for s in scenes])
+    cut = [torch.cat([x.roll(1, 0).narrow(axis, 0, at), x.narrow(axis, 1, n - at)], axis) for x, axis in zip(data, (2, 2, 2, 1))]
+    return [torch.where(whole.view(-1, *[1] * (x.ndim - 1)), x, c) for x, c in zip(data, cut)]
 
 
 def causal_parts(n, block, tokens):
@@ -408,7 +412,7 @@ def main():
             levels, past = causal_levels(b, n, a.block, first)
             past = past.to(dev)
             if not first and n > a.block and rng.random() < a.cuts:
-                data = cut_in(data, levels, a.block, rng)
+                data = cut_in(data, levels, a.block, rng, scenes)
         else:
             levels = bidirectional_levels(b, n, first)
         *data, ids, words, levels = (v.to(dev, non_blocking=True) for v in (*data, ids, words, levels))
