@@ -9,8 +9,6 @@
 #include <libavutil/opt.h>
 #include <libswscale/swscale.h>
 
-enum { READ_AHEAD = 64 };
-
 struct lti_encoder {
     lt_ctx *ctx;
     lti_encoder_options o;
@@ -139,6 +137,11 @@ lt_status lti_live_encoder_push(lti_encoder *e, const uint8_t *rgb, bool key, lt
 
 /* ---- JPEG ---- */
 
+static size_t rgb_bytes(const lti_encoder *e)
+{
+    return 3 * (size_t)e->o.width * (size_t)e->o.height;
+}
+
 static lt_status open_jpeg(lti_encoder *e)
 {
     const AVCodec *codec = avcodec_find_encoder(AV_CODEC_ID_MJPEG);
@@ -155,11 +158,11 @@ static lt_status open_jpeg(lti_encoder *e)
     AVDictionary *opts = NULL;
     LT_TRY(open_codec(c, codec, e->ctx, &opts));
     LT_TRY(open_frame(e, &e->jpeg_frame, c));
+    e->padded = av_mallocz(rgb_bytes(e) + AV_INPUT_BUFFER_PADDING_SIZE);
+    if (!e->padded) return lti_fail(e->ctx, LT_ERR_MEM, "no memory for a picture");
     e->to_jpeg = sws_getContext(c->width, c->height, AV_PIX_FMT_RGB24, c->width, c->height,
                                 c->pix_fmt, SWS_BILINEAR | SWS_ACCURATE_RND, NULL, NULL, NULL);
-    e->padded = av_mallocz(3 * (size_t)e->o.width * (size_t)e->o.height + READ_AHEAD);
-    if (!e->to_jpeg || !e->padded)
-        return lti_fail(e->ctx, LT_ERR_MEM, "no memory for a colour conversion");
+    if (!e->to_jpeg) return lti_fail(e->ctx, LT_ERR_MEM, "no memory for a colour conversion");
     e->jpeg_frame->quality = c->global_quality;
     return LT_OK;
 }
@@ -192,7 +195,7 @@ lt_status lti_live_encoder_jpeg(lti_encoder *e, const uint8_t *rgb, const lti_un
     if (!e->to_jpeg) LT_TRY(open_jpeg(e));
     if (av_frame_make_writable(e->jpeg_frame) < 0)
         return lti_fail(e->ctx, LT_ERR_MEM, "no memory for a frame");
-    memcpy(e->padded, rgb, 3 * (size_t)e->o.width * (size_t)e->o.height);
+    memcpy(e->padded, rgb, rgb_bytes(e));
     const uint8_t *const from[4] = {e->padded};
     const int stride[4] = {3 * e->o.width};
     sws_scale(e->to_jpeg, from, stride, 0, e->o.height, e->jpeg_frame->data,

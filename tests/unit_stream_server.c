@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -299,6 +301,32 @@ static void encoder_gives_a_unit_a_frame(void **state)
     lt_ctx_destroy(&ctx);
 }
 
+/* A picture that ends where its memory ends: nothing behind it is read. */
+static void pictures_are_read_to_their_end(void **state)
+{
+    (void)state;
+    enum { SIDE = 256, BYTES = SIDE * SIDE * 3 }; /* whole pages */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *rgb =
+        mmap(NULL, BYTES + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    lt_ctx *ctx = new_ctx();
+    lti_encoder *e;
+    lti_unit *u;
+    lti_unit_info i = {0};
+    assert_true(rgb != MAP_FAILED && BYTES % page == 0);
+    assert_int_equal(mprotect(rgb + BYTES, page, PROT_NONE), 0);
+    assert_int_equal(lti_live_encoder_open(
+                         &e, ctx, &(lti_encoder_options){.width = SIDE, .height = SIDE, .fps = 10}),
+                     LT_OK);
+    assert_int_equal(lti_live_encoder_jpeg(e, rgb, &i, &u), LT_OK);
+    lti_unit_release(u);
+    assert_int_equal(lti_live_encoder_push(e, rgb, true, &i, &u), LT_OK);
+    lti_unit_release(u);
+    lti_live_encoder_close(&e);
+    lt_ctx_destroy(&ctx);
+    munmap(rgb, BYTES + page);
+}
+
 static void ranges_and_lengths(void **state)
 {
     (void)state;
@@ -393,6 +421,7 @@ int main(void)
                                        cmocka_unit_test(who_waits_sees_the_pause),
                                        cmocka_unit_test(who_wants_jpeg_gets_the_newest),
                                        cmocka_unit_test(fragment_has_lengths),
+                                       cmocka_unit_test(pictures_are_read_to_their_end),
                                        cmocka_unit_test(ranges_and_lengths),
                                        cmocka_unit_test(encoder_gives_a_unit_a_frame),
                                        cmocka_unit_test(pages_and_names),
