@@ -14,8 +14,7 @@ typedef struct lti_toy {
     const char *colour; /* red orange yellow green turquoise blue purple white */
     const char *shape;  /* ball square triangle star ring */
     const char *motion; /* still left right up down grow shrink bounce orbit spin */
-    const char *
-        light; /* steady darkens sunrise; found, not asked for: unsteady, a change that came back */
+    const char *light;  /* steady darkens sunrise; only found: unsteady, it came back */
 } lti_toy;
 
 /* frames [count, 128, 128, 3] RGB of 8 bits, count >= 1. Errors: LT_ERR_MEM. */

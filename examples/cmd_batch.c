@@ -207,8 +207,9 @@ static void hash_item(const batch *b, item *it)
                            s->num_inference_steps, s->guidance_scale, s->flow_shift, s->sampler,
                            s->mode.word, s->codec, s->crf, s->seed.value, s->seed.set);
     lti_hash_add(&h, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
-    if (s->attention) lti_hash_add(&h, s->attention, strlen(s->attention));
-    if (s->drift >= 0) lti_hash_add(&h, &s->drift, sizeof s->drift);
+    const char *attention = s->attention ? s->attention : "dense"; /* given or not, it is that */
+    lti_hash_add(&h, attention, strlen(attention));
+    if (s->drift > LT_DRIFT_OFF) lti_hash_add(&h, &s->drift, sizeof s->drift);
     if (s->inject) hash_text(&h, s->inject);
     if (s->negative_prompt) lti_hash_add(&h, s->negative_prompt, strlen(s->negative_prompt));
     if (s->cache) lti_hash_add(&h, s->cache, strlen(s->cache));

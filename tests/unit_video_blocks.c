@@ -296,7 +296,7 @@ static void changed_frames_are_seen_by_all_branches(void **state)
     close_world(&w);
 }
 
-/* Nothing of a shot is in the next one: after other prompts and more or fewer frames of them, the same bits follow. */
+/* Nothing of a shot is in the next one: after shots of other prompts the same bits follow. */
 static void a_cut_forgets_everything(void **state)
 {
     (void)state;

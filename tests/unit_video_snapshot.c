@@ -97,6 +97,7 @@ static const char *const policies[] = {
     "self-forcing:window=4,block=2,switch=keep",
     "longlive:window=5,block=2,sink=1,switch=cut",
     "infinity-rope:window=6,block=2,first=1,first-of=3,switch=cut"};
+enum { BY_THREES = 2, SHOTS = 5 }; /* which of them */
 
 /* Blocks of two latent frames begin at video frames 0, 5, 13, 21: a prompt for 2 s of 8 frames comes with frame 21. */
 static void a_prompt_takes_effect_with_a_block(void **state)
@@ -110,7 +111,7 @@ static void a_prompt_takes_effect_with_a_block(void **state)
         const lt_cue cue[] = {{.seconds = 2, .prompt = "a blue star"},
                               {.frame = 400, .prompt = "never"}};
         /* 1, then 3 at a time: 0, 1, 13, 25; 1, then 2: 0, 1, 9, 17 */
-        const int64_t effect = i == 2 ? 25 : i == 5 ? 17 : 21;
+        const int64_t effect = i == BY_THREES ? 25 : i == SHOTS ? 17 : 21;
         render(&w, &o, &plain);
         o.timeline = cue;
         o.cues = 2;
@@ -121,7 +122,7 @@ static void a_prompt_takes_effect_with_a_block(void **state)
         assert_string_equal(plain.prompt, o.prompt);
         assert_string_equal(turned.prompt, "a blue star");
     }
-    lt_session_options o = options(policies[5]); /* as the last one: a shot begins at once */
+    lt_session_options o = options(policies[SHOTS]); /* as the last one: a shot begins at once */
     const lt_cue blended = {.seconds = 2, .prompt = "a blue star", .blend_blocks = 4};
     o.timeline = &blended;
     o.cues = 1;
@@ -302,6 +303,22 @@ static lt_session *restore(const world *w, const lt_session_options *o)
     return s;
 }
 
+/* The rest of what was saved, after what is there. */
+static void ends_as(const world *w, video *got, const video *want)
+{
+    lt_session *s = restore(w, NULL);
+    if (pull(s, got, 1000) != LT_END) fail_msg("%s", lt_error(w->ctx));
+    assert_memory_equal(got->rgb, want->rgb, MOST);
+    lt_session_destroy(&s);
+}
+
+static void goes_on(const world *w, lt_session *s, video *got, const video *want)
+{
+    if (lt_session_save(s, saved) < 0) fail_msg("%s", lt_error(w->ctx));
+    lt_session_destroy(&s);
+    ends_as(w, got, want);
+}
+
 /* Saved after every group of frames and taken up by another model, device and context. */
 static void a_video_goes_on_from_everywhere(void **state)
 {
@@ -373,12 +390,7 @@ static void a_sparse_video_goes_on(void **state)
             lt_session *s = open_session(&w, &o);
             got.frames = 0;
             assert_int_equal(pull(s, &got, groups), LT_OK);
-            if (lt_session_save(s, saved) < 0) fail_msg("%s", lt_error(w.ctx));
-            lt_session_destroy(&s);
-            s = restore(&w, NULL);
-            if (pull(s, &got, 1000) != LT_END) fail_msg("%s", lt_error(w.ctx));
-            assert_memory_equal(got.rgb, want.rgb, MOST);
-            lt_session_destroy(&s);
+            goes_on(&w, s, &got, &want);
         }
     }
     free(want.rgb);
@@ -410,10 +422,7 @@ static void cancelled_goes_on(const char *policy)
         if (save == LT_ERR_ARG) assert_int_equal(got.frames, 0);
         lt_session_destroy(&s);
         if (save < 0) continue;
-        s = restore(&w, NULL);
-        if (pull(s, &got, 1000) != LT_END) fail_msg("%s", lt_error(w.ctx));
-        assert_memory_equal(got.rgb, want.rgb, MOST);
-        lt_session_destroy(&s);
+        ends_as(&w, &got, &want);
         resumed++;
     }
     assert_true(resumed > 30 / STRIDE);
@@ -426,7 +435,7 @@ static void a_cancelled_video_goes_on(void **state)
 {
     (void)state;
     cancelled_goes_on(policies[0]);
-    cancelled_goes_on(policies[5]);
+    cancelled_goes_on(policies[SHOTS]);
 }
 
 /* Cancelled in a pass, also of the picture that a new shot begins with, where more frames are drawn than a block has. */
@@ -437,7 +446,7 @@ static void a_video_cancelled_in_a_pass_goes_on(void **state)
     world w;
     video want = space(), got = space();
     open_world(&w, "cpu", 1, LT_F32);
-    lt_session_options o = options(policies[5]);
+    lt_session_options o = options(policies[SHOTS]);
     o.timeline = cues;
     o.cues = 1;
     render(&w, &o, &want);
@@ -449,12 +458,7 @@ static void a_video_cancelled_in_a_pass_goes_on(void **state)
         assert_int_equal(lti_rollout_keep(s->rollout), LT_OK);
         atomic_store(&s->cancel, true);
         assert_int_equal(lti_session_next_block(s), LT_ERR_CANCELLED);
-        if (lt_session_save(s, saved) < 0) fail_msg("%s", lt_error(w.ctx));
-        lt_session_destroy(&s);
-        s = restore(&w, NULL);
-        if (pull(s, &got, 1000) != LT_END) fail_msg("%s", lt_error(w.ctx));
-        assert_memory_equal(got.rgb, want.rgb, MOST);
-        lt_session_destroy(&s);
+        goes_on(&w, s, &got, &want);
     }
     free(want.rgb);
     free(got.rgb);

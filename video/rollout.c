@@ -67,8 +67,9 @@ static lt_status fill(lti_rollout *r, const lti_rollout_options *o)
     const int32_t rows[] = {o->cond_rows, o->uncond_rows};
     LT_TRY(lt_cache_policy_check(r->ctx, &o->policy));
     LT_TRY(lt_scheduler_create(&r->scheduler, r->ctx, o->schedule));
-    r->frames = lt_cache_most_open(&o->policy);
-    LT_TRY(lt_scheduler_bind(r->scheduler, r->dev, lti_rollout_numbers(r)));
+    const size_t most =
+        latent_bytes(r->channels, lt_cache_most_open(&o->policy), o->h, o->w) / sizeof(float);
+    LT_TRY(lt_scheduler_bind(r->scheduler, r->dev, (int64_t)most)); /* for every block there is */
     r->steps = lt_scheduler_steps(r->scheduler);
     LT_TRY(create_run(r));
     const lt_cache_options cache =
